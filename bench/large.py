@@ -68,8 +68,24 @@ def pointwise() -> tuple[dict[str, Function], dict[str, Function]]:
         "floor",
     ):
         one[name] = lambda lib, x, n=name: getattr(lib, n)(x.abs() if n in ("log1p", "sqrt", "rsqrt") else x)
-    for name in ("relu", "gelu", "silu", "mish", "softplus", "elu", "selu", "hardswish", "hardsigmoid", "hardtanh",
-                 "leaky_relu", "logsigmoid", "softsign", "hardshrink", "softshrink", "tanhshrink"):  # fmt: skip
+    for name in (
+        "relu",
+        "gelu",
+        "silu",
+        "mish",
+        "softplus",
+        "elu",
+        "selu",
+        "hardswish",
+        "hardsigmoid",
+        "hardtanh",
+        "leaky_relu",
+        "logsigmoid",
+        "softsign",
+        "hardshrink",
+        "softshrink",
+        "tanhshrink",
+    ):
         one[name] = lambda lib, x, n=name: getattr(lib.nn.functional, n)(x)
     one["clamp"] = lambda lib, x: x.clamp(-1, 1)
     one["pow 3"] = lambda lib, x: x**3
@@ -165,25 +181,55 @@ def cases(label: str) -> list[Case]:
 
     heads = (max(n // 65536, 1), 4, 256, 64) if n > 65536 else (2, 4, 20, 64)
     found += [
-        Case(f"layer_norm {label}", lambda lib, x, w, b: F(lib).layer_norm(x, last, w, b), (shape, last, last), rtol=1e-3),
+        Case(
+            f"layer_norm {label}", lambda lib, x, w, b: F(lib).layer_norm(x, last, w, b), (shape, last, last), rtol=1e-3
+        ),
         Case(f"rms_norm {label}", lambda lib, x, w: F(lib).rms_norm(x, last, w), (shape, last), rtol=1e-3),
-        Case(f"group_norm {label}", lambda lib, x, w, b: F(lib).group_norm(x, 2, w, b), (images, images[1:2], images[1:2]),
-             rtol=1e-2),
+        Case(
+            f"group_norm {label}",
+            lambda lib, x, w, b: F(lib).group_norm(x, 2, w, b),
+            (images, images[1:2], images[1:2]),
+            rtol=1e-2,
+        ),
         Case(f"instance_norm {label}", lambda lib, x: F(lib).instance_norm(x), (images,), rtol=1e-2),
-        Case(f"batch_norm {label}", lambda lib, x, w, b: F(lib).batch_norm(x, None, None, w, b, True),
-             (images, images[1:2], images[1:2]), rtol=1e-2),
-        Case(f"batch_norm eval {label}", lambda lib, x, m, v: F(lib).batch_norm(x, m.detach(), v.detach(), m, v),
-             (images, images[1:2], images[1:2]), low=0.5, rtol=1e-2),
-        Case(f"batch_norm 2-d {label}", lambda lib, x, w, b: F(lib).batch_norm(x, None, None, w, b, True),
-             (shape, last, last), rtol=1e-2),
-        Case(f"grid_sample {label}", lambda lib, x, g: F(lib).grid_sample(x, g, align_corners=False), (images, places),
-             low=-1, high=1, rtol=1e-2),
-        *[Case(f"interpolate {mode} {label}",
-               lambda lib, x, m=mode: F(lib).interpolate(x, scale_factor=2, mode=m),
-               ((images[0], images[1], images[2] // 2, images[3] // 2),), rtol=1e-2)
-          for mode in ("nearest", "bilinear", "bicubic")],
+        Case(
+            f"batch_norm {label}",
+            lambda lib, x, w, b: F(lib).batch_norm(x, None, None, w, b, True),
+            (images, images[1:2], images[1:2]),
+            rtol=1e-2,
+        ),
+        Case(
+            f"batch_norm eval {label}",
+            lambda lib, x, m, v: F(lib).batch_norm(x, m.detach(), v.detach(), m, v),
+            (images, images[1:2], images[1:2]),
+            low=0.5,
+            rtol=1e-2,
+        ),
+        Case(
+            f"batch_norm 2-d {label}",
+            lambda lib, x, w, b: F(lib).batch_norm(x, None, None, w, b, True),
+            (shape, last, last),
+            rtol=1e-2,
+        ),
+        Case(
+            f"grid_sample {label}",
+            lambda lib, x, g: F(lib).grid_sample(x, g, align_corners=False),
+            (images, places),
+            low=-1,
+            high=1,
+            rtol=1e-2,
+        ),
+        *[
+            Case(
+                f"interpolate {mode} {label}",
+                lambda lib, x, m=mode: F(lib).interpolate(x, scale_factor=2, mode=m),
+                ((images[0], images[1], images[2] // 2, images[3] // 2),),
+                rtol=1e-2,
+            )
+            for mode in ("nearest", "bilinear", "bicubic")
+        ],
         Case(f"attention causal {label}", causal, (heads,) * 3, rtol=1e-2),
-    ]  # fmt: skip
+    ]
     return found
 
 

@@ -54,8 +54,13 @@ def tables(records: list[dict[str, Any]]) -> str:
     lines.append(f"| rows above 1.0 | | {' | '.join(map(str, above))} |")
     for group in groups:
         some = [head for head, record in zip(heads, records) if group in record]
-        lines += ["", f"### {group}", "", "| row | " + " | ".join(f"ferro, {h} | ratio" for h in some) + " |",
-                  f"|---|{'---|---|' * len(some)}"]  # fmt: skip
+        lines += [
+            "",
+            f"### {group}",
+            "",
+            "| row | " + " | ".join(f"ferro, {h} | ratio" for h in some) + " |",
+            f"|---|{'---|---|' * len(some)}",
+        ]
         named = [{row["name"]: row for row in record[group]} for record in records if group in record]
         for name in named[0]:
             rows = [some[name] for some in named if name in some]

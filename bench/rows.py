@@ -25,8 +25,16 @@ def _overhead() -> list[AnyCase]:
     def long(cycles: int, **more: Any) -> Case:
         name = f"mixed chain of {CYCLE * cycles} operations"
         shapes = ((4, 4),) * 3
-        return Case(name, lambda lib, x, w, b: mixed(lib, x, w, b, cycles), shapes, -0.5, 0.5, per=CYCLE * cycles,
-                    rtol=1e-2, **more)  # fmt: skip
+        return Case(
+            name,
+            lambda lib, x, w, b: mixed(lib, x, w, b, cycles),
+            shapes,
+            -0.5,
+            0.5,
+            per=CYCLE * cycles,
+            rtol=1e-2,
+            **more,
+        )
 
     return [
         long(5),
@@ -228,7 +236,12 @@ def _nn() -> list[AnyCase]:
     """Convolutions, pooling, normalisations, losses, optimisers: what models are made of."""
     images = ((64, 32, 28, 28),)
     return [
-        Case("linear 64x784 -> 256", lambda lib, x, w, b: lib.nn.functional.linear(x, w, b), ((64, 784), (256, 784), (256,)), rtol=1e-4),
+        Case(
+            "linear 64x784 -> 256",
+            lambda lib, x, w, b: lib.nn.functional.linear(x, w, b),
+            ((64, 784), (256, 784), (256,)),
+            rtol=1e-4,
+        ),
         Case("attention 16x4x64x24", _attention, ((16, 4, 64, 24),) * 3, rtol=1e-4),
         Case("causal attention 4x8x256x64", _causal_attention, ((4, 8, 256, 64),) * 3, rtol=1e-4),
         Case("conv2d 64x1x8x8 -> 16", _conv(padding=1), ((64, 1, 8, 8), (16, 1, 3, 3)), rtol=1e-4),
@@ -236,26 +249,52 @@ def _nn() -> list[AnyCase]:
         Case("conv2d 32x3x32x32 -> 32", _conv(padding=1), ((32, 3, 32, 32), (32, 3, 3, 3)), rtol=1e-4),
         Case("conv2d 8x64x56x56 -> 64", _conv(padding=1), ((8, 64, 56, 56), (64, 64, 3, 3)), rtol=1e-4),
         Case("conv2d 8x64x28x28 -> 128, 1x1", _conv(), ((8, 64, 28, 28), (128, 64, 1, 1)), rtol=1e-4),
-        Case("conv2d 8x64x56x56 -> 64, stride 2", _conv(padding=1, stride=2), ((8, 64, 56, 56), (64, 64, 3, 3)), rtol=1e-4),
+        Case(
+            "conv2d 8x64x56x56 -> 64, stride 2",
+            _conv(padding=1, stride=2),
+            ((8, 64, 56, 56), (64, 64, 3, 3)),
+            rtol=1e-4,
+        ),
         Case("depthwise 16x64x32x32", _conv(padding=1, groups=64), ((16, 64, 32, 32), (64, 1, 3, 3)), rtol=1e-4),
-        Case("conv1d 16x64x512 -> 64, 5", lambda lib, x, w: lib.nn.functional.conv1d(x, w, padding=2), ((16, 64, 512), (64, 64, 5)), rtol=1e-4),
+        Case(
+            "conv1d 16x64x512 -> 64, 5",
+            lambda lib, x, w: lib.nn.functional.conv1d(x, w, padding=2),
+            ((16, 64, 512), (64, 64, 5)),
+            rtol=1e-4,
+        ),
         Case("max_pool2d 64x32x28x28", lambda lib, x: lib.nn.functional.max_pool2d(x, 2), images),
         Case("avg_pool2d 64x32x28x28", lambda lib, x: lib.nn.functional.avg_pool2d(x, 2), images),
         Case("layer_norm 1024x96", _layer_norm, ((1024, 96), (96,), (96,)), rtol=1e-4),
         Case("layer_norm 1024x1024", _layer_norm, ((1024, 1024), (1024,), (1024,)), rtol=1e-4),
         Case("batch_norm 64x32x28x28", _batch_norm, (*images, (32,), (32,)), rtol=1e-3),
-        Case("dropout 1e6, probability 0", lambda lib, x: lib.nn.functional.dropout(x, 0.0, training=True), ((1_000_000,),)),
+        Case(
+            "dropout 1e6, probability 0",
+            lambda lib, x: lib.nn.functional.dropout(x, 0.0, training=True),
+            ((1_000_000,),),
+        ),
         Case("cross_entropy 64x10", _cross_entropy, ((64, 10), (64,)), classes=10),
         Case("cross_entropy 1024x103", _cross_entropy, ((1024, 103), (1024,)), classes=103),
         Case("cross_entropy 4096x10000", _cross_entropy, ((4096, 10_000), (4096,)), classes=10_000, rtol=1e-4),
         Case("mse_loss 1000x1000", lambda lib, x, y: lib.nn.functional.mse_loss(x, y), ((1000, 1000),) * 2, rtol=1e-4),
         Case("bce with logits 1e6", _bce, ((1_000_000,),) * 2, rtol=1e-4),
-        Case("nn.LSTM 16x32x64 -> 64", lambda lib, m, x: m(x)[0], ((16, 32, 64),), state=module(lambda nn: nn.LSTM(64, 64)), rtol=1e-4),
-        Case("nn.GRU 16x32x64 -> 64", lambda lib, m, x: m(x)[0], ((16, 32, 64),), state=module(lambda nn: nn.GRU(64, 64)), rtol=1e-4),
+        Case(
+            "nn.LSTM 16x32x64 -> 64",
+            lambda lib, m, x: m(x)[0],
+            ((16, 32, 64),),
+            state=module(lambda nn: nn.LSTM(64, 64)),
+            rtol=1e-4,
+        ),
+        Case(
+            "nn.GRU 16x32x64 -> 64",
+            lambda lib, m, x: m(x)[0],
+            ((16, 32, 64),),
+            state=module(lambda nn: nn.GRU(64, 64)),
+            rtol=1e-4,
+        ),
         Update("SGD step, 1e6 parameters", _momentum, ((1000, 1000),)),
         Update("Adam step, 1e6 parameters", _adam, ((1000, 1000),)),
         Update("Adam step, 40 x 64x64", _adam, ((64, 64),) * 40),
-    ]  # fmt: skip
+    ]
 
 
 def _spd(lib, x):
@@ -306,7 +345,9 @@ def _indexing() -> list[AnyCase]:
         Case("cat 2 x 1000x1000", lambda lib, x, y: lib.cat((x, y), dim=1), square * 2),
         Case("stack 4 x 500x500", lambda lib, a, b, c, d: lib.stack((a, b, c, d), dim=1), ((500, 500),) * 4),
         Case("transpose + contiguous 1000x1000", lambda lib, x: x.t().contiguous(), square),
-        Case("permute + contiguous 32x64x56x56", lambda lib, x: x.permute(0, 2, 3, 1).contiguous(), ((32, 64, 56, 56),)),
+        Case(
+            "permute + contiguous 32x64x56x56", lambda lib, x: x.permute(0, 2, 3, 1).contiguous(), ((32, 64, 56, 56),)
+        ),
         Case("flip 1000x1000", lambda lib, x: x.flip(1), square),
         Case("roll 1000x1000", lambda lib, x: x.roll(3, 1), square),
         Case("tril 1000x1000", lambda lib, x: x.tril(), square),
@@ -314,7 +355,7 @@ def _indexing() -> list[AnyCase]:
         # (stable, for the gradients of equal numbers depend on their order)
         Case("sort dim=-1 1000x1000", lambda lib, x: x.sort(dim=-1, stable=True).values, square),
         Case("topk 10 1000x1000", lambda lib, x: x.topk(10, dim=-1).values, square),
-    ]  # fmt: skip
+    ]
 
 
 def _branches(body: Callable[..., Any]) -> Callable[..., Any]:
@@ -348,8 +389,10 @@ def _parallel() -> list[AnyCase]:
         wide("16 branches of pointwise 1e6", pointwise, 16, (1_000_000,)),
         wide("64 branches of pointwise 1e5", pointwise, 64, (100_000,)),
         wide("64 branches of pointwise 1e4", pointwise, 64, (10_000,)),
-        Case("chain of 1000 tanh 4x4", lambda lib, x: lib.tanh(x), ((4, 4),), repeat=1000, backward_only=True, rtol=1e-4),
-    ]  # fmt: skip
+        Case(
+            "chain of 1000 tanh 4x4", lambda lib, x: lib.tanh(x), ((4, 4),), repeat=1000, backward_only=True, rtol=1e-4
+        ),
+    ]
 
 
 def _training() -> list[AnyCase]:

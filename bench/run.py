@@ -77,9 +77,11 @@ def summary(found: dict[str, list[Table]], threads: int, load: float | None) -> 
     processors = os.cpu_count() or 1
     now = harness.load()
     if threads > 1 and load is not None and now is not None and max(load, now) > processors:
-        print(f"\nNOT A QUIET MACHINE: load {load:.1f} before, {now:.1f} after, on {processors} processors. An engine whose threads "
-              "wait for each other (torch's OpenMP) then loses far more than it would alone: ratios of rows on several "
-              "threads flatter the other. Compare with --threads 1.")  # fmt: skip
+        print(
+            f"\nNOT A QUIET MACHINE: load {load:.1f} before, {now:.1f} after, on {processors} processors. An engine whose threads "
+            "wait for each other (torch's OpenMP) then loses far more than it would alone: ratios of rows on several "
+            "threads flatter the other. Compare with --threads 1."
+        )
     rows = {group: [row for table in tables for row in table.rows] for group, tables in found.items()}
     everything = [row for group in rows.values() for row in group]
     print(f"\nGeometric means of ferro over torch, {len(everything)} rows")

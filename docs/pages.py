@@ -77,8 +77,10 @@ def run(page: Path) -> Iterator[Printed]:
 
 def wrapped(printed: str) -> str:
     """Output whose long lines are broken between words."""
-    lines = [textwrap.wrap(line, 80, break_long_words=False, break_on_hyphens=False) if len(line) > 92 else [line]
-             for line in printed.splitlines()]  # fmt: skip
+    lines = [
+        textwrap.wrap(line, 80, break_long_words=False, break_on_hyphens=False) if len(line) > 92 else [line]
+        for line in printed.splitlines()
+    ]
     return "\n".join(line for some in lines for line in some).rstrip() + "\n"
 
 

@@ -89,7 +89,7 @@ from ferro.core.dtypes import (
     float16,
     float32,
     float64,
-    get_default_dtype,  # fmt: skip
+    get_default_dtype,
     iinfo,
     int8,
     int16,
@@ -157,7 +157,7 @@ from ferro.func import vmap
 from ferro.futures import Future
 from ferro.jit import ScriptModule, fork, wait
 from ferro.native.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
-from ferro.ops.activations import (  # fmt: skip
+from ferro.ops.activations import (
     celu,
     celu_,
     hardshrink,
@@ -195,7 +195,7 @@ from ferro.ops.dropout import (
     dropout_,
     feature_alpha_dropout,
     feature_alpha_dropout_,
-    feature_dropout,  # fmt: skip
+    feature_dropout,
     feature_dropout_,
     native_dropout,
 )
@@ -220,7 +220,7 @@ from ferro.ops.joining import *
 from ferro.ops.least_squares import *
 from ferro.ops.legacy import *
 from ferro.ops.likes import *
-from ferro.ops.losses import (  # fmt: skip
+from ferro.ops.losses import (
     cosine_embedding_loss,
     hinge_embedding_loss,
     margin_ranking_loss,
@@ -232,7 +232,7 @@ from ferro.ops.masks import *
 from ferro.ops.matrices import *
 from ferro.ops.matrix_functions import *
 from ferro.ops.named_windows import *
-from ferro.ops.normalisation import (  # fmt: skip
+from ferro.ops.normalisation import (
     group_norm,
     layer_norm,
     native_batch_norm,

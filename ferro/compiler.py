@@ -95,9 +95,18 @@ def compile(
         >>> list(ferro.compile(ferro.nn.Linear(2, 1), backend="eager").state_dict())
         ['_orig_mod.weight', '_orig_mod.bias']
     """
-    given = {"fullgraph": fullgraph, "dynamic": dynamic, "backend": backend, "mode": mode, "options": options, "name": name,
-             "disable": disable, "recompile_limit": recompile_limit, "isolate_recompiles": isolate_recompiles,
-             "shapes_spec": shapes_spec}  # fmt: skip
+    given = {
+        "fullgraph": fullgraph,
+        "dynamic": dynamic,
+        "backend": backend,
+        "mode": mode,
+        "options": options,
+        "name": name,
+        "disable": disable,
+        "recompile_limit": recompile_limit,
+        "isolate_recompiles": isolate_recompiles,
+        "shapes_spec": shapes_spec,
+    }
     if model is None:
 
         def decorate(model: Callable) -> Any:
@@ -116,8 +125,11 @@ def compile(
     if disable:
         return model
     if chosen not in _EAGER:
-        warn_once("compile: ferro has no compiler yet, so functions and modules run as they are written. (Said once; nothing is "
-                  'said with backend="eager".)', stacklevel=2)  # fmt: skip
+        warn_once(
+            "compile: ferro has no compiler yet, so functions and modules run as they are written. (Said once; nothing is "
+            'said with backend="eager".)',
+            stacklevel=2,
+        )
     return OptimizedModule(model) if isinstance(model, Module) else model
 
 

@@ -128,9 +128,39 @@ def _from_bits(x: Any) -> Any:
     return ComplexHalf(x) if isinstance(x, Tensor) and x.dtype is uint32 else x
 
 
-for _name in ("clone", "contiguous", "detach", "t", "transpose", "permute", "reshape", "view", "flatten", "squeeze", "unsqueeze", "expand",
-              "select", "narrow", "unbind", "chunk", "split", "flip", "__getitem__", "dim", "ndimension", "size", "numel", "nelement", "stride",
-              "is_contiguous", "storage_offset", "data_ptr", "element_size", "__len__", "untyped_storage"):  # fmt: skip
+for _name in (
+    "clone",
+    "contiguous",
+    "detach",
+    "t",
+    "transpose",
+    "permute",
+    "reshape",
+    "view",
+    "flatten",
+    "squeeze",
+    "unsqueeze",
+    "expand",
+    "select",
+    "narrow",
+    "unbind",
+    "chunk",
+    "split",
+    "flip",
+    "__getitem__",
+    "dim",
+    "ndimension",
+    "size",
+    "numel",
+    "nelement",
+    "stride",
+    "is_contiguous",
+    "storage_offset",
+    "data_ptr",
+    "element_size",
+    "__len__",
+    "untyped_storage",
+):
     RULES[_name] = _on_bits(_name)
 
 
@@ -193,10 +223,29 @@ def _cast(name: str) -> Callable:
     return lambda self, memory_format=None: getattr(self.wide(), name)()
 
 
-for _name in ("float", "double", "half", "bfloat16", "int", "long", "short", "char", "byte", "bool", "cfloat", "cdouble", "tolist", "item",
-              "__complex__", "__bool__"):  # fmt: skip
-    RULES[_name] = _cast(_name) if _name not in ("tolist", "item", "__complex__", "__bool__") else (
-        lambda self, _name=_name: getattr(self.wide(), _name)())  # fmt: skip
+for _name in (
+    "float",
+    "double",
+    "half",
+    "bfloat16",
+    "int",
+    "long",
+    "short",
+    "char",
+    "byte",
+    "bool",
+    "cfloat",
+    "cdouble",
+    "tolist",
+    "item",
+    "__complex__",
+    "__bool__",
+):
+    RULES[_name] = (
+        _cast(_name)
+        if _name not in ("tolist", "item", "__complex__", "__bool__")
+        else (lambda self, _name=_name: getattr(self.wide(), _name)())
+    )
 RULES["chalf"] = lambda self, memory_format=None: self
 
 

@@ -62,16 +62,22 @@ def _check_not_implemented(cond: Any, message: Callable[[], str] | None = None) 
 
 def _check_is_size(i: int, message: Callable[[], str] | None = None, *, max: int | None = None) -> None:
     """RuntimeError where a number is negative, or above `max`; deprecated in PyTorch (FutureWarning)."""
-    warnings.warn("_check_is_size will be removed in a future PyTorch release along with guard_size_oblivious.     Use _check(i >= "
-                  "0) instead.", FutureWarning, stacklevel=2)  # fmt: skip
+    warnings.warn(
+        "_check_is_size will be removed in a future PyTorch release along with guard_size_oblivious.     Use _check(i >= "
+        "0) instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
     _check(i >= 0 and (max is None or i <= max), message)
 
 
 def _check_with(error_type: type[Exception], cond: Any, message: Callable[[], str] | None) -> None:
     if not isinstance(cond, bool):
         if isinstance(cond, Tensor):
-            raise TypeError("cond must be a bool, but got a Tensor. For tensor conditions, use torch._check_tensor_all() to "
-                            "assert that all elements are true.")  # fmt: skip
+            raise TypeError(
+                "cond must be a bool, but got a Tensor. For tensor conditions, use torch._check_tensor_all() to "
+                "assert that all elements are true."
+            )
         raise TypeError(f"cond must be a bool, but got {type(cond)}")
     if message is not None and not callable(message):
         raise TypeError("message must be a callable")

@@ -21,7 +21,7 @@ from ferro.ops.bessel import (
     i1,
     i1e,
     modified_bessel_k0,
-    modified_bessel_k1,  # fmt: skip
+    modified_bessel_k1,
     scaled_modified_bessel_k0,
     scaled_modified_bessel_k1,
     spherical_j_of_order,

@@ -49,8 +49,10 @@ __all__ = [
 
 
 def _say_once() -> None:
-    warn_once("jit.script and jit.trace compile nothing in ferro: what they are given runs as it is written. (Said once.)",
-              stacklevel=3)  # fmt: skip
+    warn_once(
+        "jit.script and jit.trace compile nothing in ferro: what they are given runs as it is written. (Said once.)",
+        stacklevel=3,
+    )
 
 
 class ScriptModule(Module):
@@ -112,8 +114,10 @@ def save(m: Any, f: Any, _extra_files: Any = None) -> None:
 
 def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
     """NotImplementedError: the file holds compiled code."""
-    raise NotImplementedError("jit.load reads compiled code, which ferro does not run; build the module and load a file of its "
-                              "state_dict: module.load_state_dict(load(file))")  # fmt: skip
+    raise NotImplementedError(
+        "jit.load reads compiled code, which ferro does not run; build the module and load a file of its "
+        "state_dict: module.load_state_dict(load(file))"
+    )
 
 
 def fork(func: Callable, *args: Any, **kwargs: Any) -> Future:
@@ -178,8 +182,10 @@ def unused(fn: T) -> T:
 
 def _get_trace_graph(f: Any, args: Any = (), kwargs: Any = None, **options: Any) -> Any:
     """NotImplementedError: nothing is traced."""
-    raise NotImplementedError("jit._get_trace_graph traces a module, and ferro traces nothing: `debug.graph` shows a computation, "
-                              "`Module.register_forward_hook` what each module gets and gives")  # fmt: skip
+    raise NotImplementedError(
+        "jit._get_trace_graph traces a module, and ferro traces nothing: `debug.graph` shows a computation, "
+        "`Module.register_forward_hook` what each module gets and gives"
+    )
 
 
 def _overload(func: T) -> T:

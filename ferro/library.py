@@ -71,8 +71,10 @@ class CustomOpDef:
                 return self._checked(self._function(*bound.args, **bound.kwargs), leaves)
         for name in self._mutated:
             if any(isinstance(x, Tensor) and x.requires_grad for x in trees.flatten(bound.arguments.get(name))[0]):
-                raise RuntimeError(f"{self._qualname} writes to {name!r}, which requires grad: an operation that mutates has no "
-                                   "autograd formula. Call it under no_grad, or return the result instead")  # fmt: skip
+                raise RuntimeError(
+                    f"{self._qualname} writes to {name!r}, which requires grad: an operation that mutates has no "
+                    "autograd formula. Call it under no_grad, or return the result instead"
+                )
         shape: list[Any] = []
 
         class Recorded(Function):
@@ -164,9 +166,15 @@ class CustomOpDef:
 
 
 def custom_op(
-    name: str, fn: Callable | None = None, /, *, mutates_args: str | Iterable[str], device_types: Any = None,
-    schema: str | None = None, tags: Any = None,
-) -> Any:  # fmt: skip
+    name: str,
+    fn: Callable | None = None,
+    /,
+    *,
+    mutates_args: str | Iterable[str],
+    device_types: Any = None,
+    schema: str | None = None,
+    tags: Any = None,
+) -> Any:
     """Makes a function an operation: opaque for autograd (`register_autograd` gives its derivative), and callable as
     ``ops.namespace.name``; also a decorator.  `mutates_args` names the arguments that it writes to.
 

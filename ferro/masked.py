@@ -19,7 +19,7 @@ from ferro.ops.masked import (
     softmin,
     std,
     sum,
-    var,  # fmt: skip
+    var,
 )
 
 __all__ = ["amax", "amin", "argmax", "argmin", "cumprod", "cumsum", "log_softmax", "logaddexp", "logsumexp", "mean",

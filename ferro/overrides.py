@@ -53,20 +53,56 @@ namespaces = [
 ]  # (or `torch`)
 
 # Special methods that stay Tensor's own: making, copying and showing an object; and the attributes that are tensors.
-KEPT = frozenset((
-    "__array__", "__array_function__", "__array_namespace__", "__array_ufunc__", "__array_wrap__", "__deepcopy__", "__dlpack__",
-    "__dlpack_device__", "__getattr__", "__hash__", "__init__", "__init_subclass__", "__iter__", "__new__",
-    "__reduce_ex__", "__repr__", "__reversed__", "__setstate__",
-))  # fmt: skip
+KEPT = frozenset(
+    (
+        "__array__",
+        "__array_function__",
+        "__array_namespace__",
+        "__array_ufunc__",
+        "__array_wrap__",
+        "__deepcopy__",
+        "__dlpack__",
+        "__dlpack_device__",
+        "__getattr__",
+        "__hash__",
+        "__init__",
+        "__init_subclass__",
+        "__iter__",
+        "__new__",
+        "__reduce_ex__",
+        "__repr__",
+        "__reversed__",
+        "__setstate__",
+    )
+)
 ATTRIBUTES = ("H", "T", "data", "imag", "mH", "mT", "real")
 # The methods that operators stand for.
 METHODS = {
-    "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_",
-    "__mul__": "mul", "__rmul__": "mul", "__imul__": "mul_", "__truediv__": "div", "__itruediv__": "div_",
-    "__mod__": "remainder", "__imod__": "remainder_", "__pow__": "pow", "__ipow__": "pow_", "__ifloordiv__": "floor_divide_",
-    "__matmul__": "matmul", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge", "__ne__": "ne",
-    "__neg__": "neg", "__pos__": "positive", "__abs__": "abs",
-}  # fmt: skip
+    "__add__": "add",
+    "__radd__": "add",
+    "__iadd__": "add_",
+    "__sub__": "sub",
+    "__isub__": "sub_",
+    "__mul__": "mul",
+    "__rmul__": "mul",
+    "__imul__": "mul_",
+    "__truediv__": "div",
+    "__itruediv__": "div_",
+    "__mod__": "remainder",
+    "__imod__": "remainder_",
+    "__pow__": "pow",
+    "__ipow__": "pow_",
+    "__ifloordiv__": "floor_divide_",
+    "__matmul__": "matmul",
+    "__lt__": "lt",
+    "__le__": "le",
+    "__gt__": "gt",
+    "__ge__": "ge",
+    "__ne__": "ne",
+    "__neg__": "neg",
+    "__pos__": "positive",
+    "__abs__": "abs",
+}
 SHOWN = frozenset(("__deepcopy__", "__reduce_ex__", "__repr__"))  # of which a mode is asked nevertheless
 UNASKED = frozenset(
     ("as_subclass", "backward", "from_numpy", "is_tensor")

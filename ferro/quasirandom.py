@@ -84,9 +84,11 @@ class SobolEngine:
         n = 2**m
         total = self.num_generated + n
         if total & (total - 1):
-            raise ValueError(f"The balance properties of Sobol' points require n to be a power of 2. {self.num_generated} points have been "
-                             f"previously generated, then: n={self.num_generated}+2**{m}={total}. If you still want to do this, please use "
-                             "'SobolEngine.draw()' instead.")  # fmt: skip
+            raise ValueError(
+                f"The balance properties of Sobol' points require n to be a power of 2. {self.num_generated} points have been "
+                f"previously generated, then: n={self.num_generated}+2**{m}={total}. If you still want to do this, please use "
+                "'SobolEngine.draw()' instead."
+            )
         return self.draw(n, out, dtype)
 
     def reset(self) -> SobolEngine:

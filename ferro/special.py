@@ -16,7 +16,7 @@ from ferro.ops.bessel import (
     modified_bessel_k1,
     scaled_modified_bessel_k0,
     scaled_modified_bessel_k1,
-    spherical_bessel_j0,  # fmt: skip
+    spherical_bessel_j0,
 )
 from ferro.ops.exponential import exp2, expit, expm1, log1p, logit, xlogy
 from ferro.ops.polynomials import (
@@ -31,7 +31,7 @@ from ferro.ops.polynomials import (
     shifted_chebyshev_polynomial_t,
     shifted_chebyshev_polynomial_u,
     shifted_chebyshev_polynomial_v,
-    shifted_chebyshev_polynomial_w,  # fmt: skip
+    shifted_chebyshev_polynomial_w,
 )
 from ferro.ops.reductions import logsumexp
 from ferro.ops.rounding import round
@@ -50,7 +50,7 @@ from ferro.ops.special import (
     multigammaln,
     ndtr,
     ndtri,
-    polygamma,  # fmt: skip
+    polygamma,
     psi,
     xlog1py,
     zeta,

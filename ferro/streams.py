@@ -40,7 +40,9 @@ class Event:
     True
     """
 
-    def __init__(self, device: Any = None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:  # fmt: skip
+    def __init__(
+        self, device: Any = None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> None:
         self.device, self.event_id, self._timed = _place(device), 0, enable_timing
 
     def query(self) -> bool:

@@ -325,12 +325,16 @@ class Tensor(
             if requires_grad and self._data.dtype not in dtypes.INEXACT:
                 raise RuntimeError(f"only Tensors of {kinds} dtype can require gradients, got {self.dtype}")
             if requires_grad and node is None and is_inference(self) and not is_inference_mode_enabled():
-                raise RuntimeError("requires_grad_: Setting requires_grad=True on inference tensor outside InferenceMode is not allowed; "
-                                   "clone() it to get a normal tensor")  # fmt: skip
+                raise RuntimeError(
+                    "requires_grad_: Setting requires_grad=True on inference tensor outside InferenceMode is not allowed; "
+                    "clone() it to get a normal tensor"
+                )
             self._node = LEAF if requires_grad else None
         elif not requires_grad:
-            raise RuntimeError("you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
-                               "subgraph that doesn't require differentiation use var_no_grad = var.detach().")  # fmt: skip
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
+            )
         return self
 
     @property
@@ -362,9 +366,13 @@ class Tensor(
             and self._node is not LEAF
             and not (m and m.retains)
         ):
-            warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated "
-                          "during backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() "
-                          "on the non-leaf Tensor.", UserWarning, stacklevel=2)  # fmt: skip
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated "
+                "during backward(). If you indeed want the .grad field to be populated for a non-leaf Tensor, use .retain_grad() "
+                "on the non-leaf Tensor.",
+                UserWarning,
+                stacklevel=2,
+            )
         return None if m is None else m.grad
 
     @grad.setter
@@ -381,8 +389,10 @@ class Tensor(
             raise RuntimeError("can't assign Variable as its own grad")
         own, given = self._data, value if value.is_sparse else value._data
         if given.shape != own.shape:
-            raise RuntimeError(f"assigned grad has data of a different size: attempting to assign a gradient of size {list(given.shape)} "
-                               f"to a tensor of size {list(own.shape)}")  # fmt: skip
+            raise RuntimeError(
+                f"assigned grad has data of a different size: attempting to assign a gradient of size {list(given.shape)} "
+                f"to a tensor of size {list(own.shape)}"
+            )
         if given.dtype is not own.dtype and value.dtype is not self.dtype:
             raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} instead of {self.dtype}")
         meta_of(self).grad = value
@@ -393,8 +403,15 @@ class Tensor(
 
     _grad = grad  # PyTorch's other name of it, which programs set
 
-    def backward(self, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False,
-                 inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+        *,
+        num_threads: int | None = None,
+    ) -> None:
         """Adds the gradient of this tensor to the ``.grad`` of the leaves: see :func:`ferro.autograd.backward`.
 
         - `self` (Tensor): mostly of one element
@@ -472,8 +489,10 @@ class Tensor(
         if not isinstance(value, TensorBase):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self._node is not None and value._data.dtype not in dtypes.INEXACT:
-            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype, "
-                               f"got {value.dtype}")  # fmt: skip
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex dtype, "
+                f"got {value.dtype}"
+            )
         self._data = value._data
 
     @data.deleter
@@ -697,8 +716,11 @@ class Tensor(
                 f"only one element tensors can be converted to Python scalars; this one has the shape {list(self._data.shape)}"
             )
         if self._node is not None:
-            warn_once("Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using "
-                      "tensor.detach() first.", stacklevel=3)  # fmt: skip
+            warn_once(
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider using "
+                "tensor.detach() first.",
+                stacklevel=3,
+            )
         return self.item()
 
     def __index__(self) -> int:
@@ -741,8 +763,10 @@ class Tensor(
 
     def __deepcopy__(self, memo: dict) -> Tensor:
         if not self.is_leaf:
-            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
-                               "Use clone() or detach() first.")  # fmt: skip
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment. "
+                "Use clone() or detach() first."
+            )
         if id(self) in memo:
             return memo[id(self)]
         t = wrap(copied(self._data, memo), self._node, type(self))
@@ -755,13 +779,20 @@ class Tensor(
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         data = self._data if self._data.flags.f_contiguous else np.ascontiguousarray(self._data)
-        return _rebuild, (type(self), data.reshape(self._data.shape, order="A"), self.requires_grad,
-                          getattr(self, "__dict__", None) or None)  # fmt: skip
+        return _rebuild, (
+            type(self),
+            data.reshape(self._data.shape, order="A"),
+            self.requires_grad,
+            getattr(self, "__dict__", None) or None,
+        )
 
     def __bool__(self) -> bool:
         if self._data.size != 1:
-            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous" if self._data.size
-                               else "Boolean value of Tensor with no values is ambiguous")  # fmt: skip
+            raise RuntimeError(
+                "Boolean value of Tensor with more than one value is ambiguous"
+                if self._data.size
+                else "Boolean value of Tensor with no values is ambiguous"
+            )
         return bool(self._data.item() if type(self._data) is np.ndarray else self._data)
 
     def __len__(self) -> int:

@@ -17,8 +17,13 @@ import ferro
 from ferro.core.samples import ENTRIES, Arg, Entry, Sample
 
 ROOT = Path(__file__).resolve().parents[1]
-TOLERANCE = {"float64": (1e-9, 1e-10), "complex128": (1e-9, 1e-10), "float32": (2e-4, 2e-5), "float16": (2e-2, 2e-2),
-             "bfloat16": (6e-2, 6e-2)}  # fmt: skip
+TOLERANCE = {
+    "float64": (1e-9, 1e-10),
+    "complex128": (1e-9, 1e-10),
+    "float32": (2e-4, 2e-5),
+    "float16": (2e-2, 2e-2),
+    "bfloat16": (6e-2, 6e-2),
+}
 
 
 def rng_of(path: str) -> np.random.Generator:
@@ -179,8 +184,11 @@ def pullback(call: Call, outputs: list, vectors: list, create_graph: bool = Fals
     pairs = [(o, library.from_numpy(np.array(v))) for o, v in zip(outputs, vectors, strict=True) if v is not None]
     if not pairs or not call.inputs:
         return [None] * len(call.inputs)
-    return list(library.autograd.grad([o for o, _ in pairs], call.inputs, [v for _, v in pairs], create_graph=create_graph,
-                                      allow_unused=True))  # fmt: skip
+    return list(
+        library.autograd.grad(
+            [o for o, _ in pairs], call.inputs, [v for _, v in pairs], create_graph=create_graph, allow_unused=True
+        )
+    )
 
 
 def outcome(make: Any, library: Any) -> tuple:

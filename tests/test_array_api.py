@@ -38,7 +38,7 @@ CALLS = """
     linalg.eigvalsh(square3); linalg.svdvals(x); linalg.pinv(x); linalg.matrix_rank(x); linalg.matrix_power(square3, 3);
     linalg.cholesky(square3); linalg.cholesky(square3, upper=True); fft.fft(y); fft.rfft(x, axis=0); fft.irfft(c, n=3); fft.fftn(x);
     fft.fftshift(x); fft.fftfreq(5, d=0.5); fft.hfft(c); fft.ihfft(x)
-"""  # fmt: skip
+"""
 CALLS = [" ".join(c.split()) for c in CALLS.split(";")]
 DOUBLES = {"float32": "float64", "complex64": "complex128"}  # the default dtypes of NumPy
 
@@ -184,6 +184,8 @@ def test_what_the_namespace_says_of_itself() -> None:
 
 
 def test_the_namespace_is_imported_on_use() -> None:
-    said = run_python("import sys, ferro; print('ferro.array_api' in sys.modules, ferro.ones(1).__array_namespace__().__name__)",
-                      FERRO_KERNELS="off")  # fmt: skip
+    said = run_python(
+        "import sys, ferro; print('ferro.array_api' in sys.modules, ferro.ones(1).__array_namespace__().__name__)",
+        FERRO_KERNELS="off",
+    )
     assert said == "False ferro.array_api"

@@ -36,9 +36,13 @@ def start(*arguments: str, cwd: Path = ROOT, text: str | None = None) -> subproc
 def python(code: str) -> str:
     """What a program prints that may call `ferro.as_torch.install()`; it must end well."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True, timeout=120,
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -58,8 +58,13 @@ def test_docstring_examples_are_true(name: str) -> None:
 
 def test_the_tables_of_operations_and_subgradients_are_up_to_date() -> None:
     pytest.importorskip("torch", reason="the table of subgradients shows PyTorch's values, and it is not installed")
-    done = subprocess.run([sys.executable, str(ROOT / "docs" / "tables.py"), "--check"], capture_output=True, text=True,
-                          timeout=200, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "tables.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

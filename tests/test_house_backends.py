@@ -16,11 +16,30 @@ CORE = {path.stem: path for path in sorted((PACKAGE / "core").glob("*.py"))}
 
 # Calls of NumPy's functions that may stay until somebody takes one out: these numbers only become smaller.
 IN_FORMULAS: dict[str, int] = {}
-ON_DATA: dict[str, int] = {"creation": 1, "ctc": 2, "joining": 1, "linear_entropy": 1, "mistakes": 1, "multihead": 1, "pooling": 1,
-                           "storage": 1}  # fmt: skip
+ON_DATA: dict[str, int] = {
+    "creation": 1,
+    "ctc": 2,
+    "joining": 1,
+    "linear_entropy": 1,
+    "mistakes": 1,
+    "multihead": 1,
+    "pooling": 1,
+    "storage": 1,
+}
 # (what asks is about memory: where it lies, or that a batch has several slices)
-ASKING: dict[str, int] = {"activations": 1, "bins": 1, "creation": 1, "items": 1, "pooling": 1, "gathering": 1,
-                          "random": 1, "random_filling": 1, "random_likes": 1, "sampling": 2, "structure": 2}  # fmt: skip
+ASKING: dict[str, int] = {
+    "activations": 1,
+    "bins": 1,
+    "creation": 1,
+    "items": 1,
+    "pooling": 1,
+    "gathering": 1,
+    "random": 1,
+    "random_filling": 1,
+    "random_likes": 1,
+    "sampling": 2,
+    "structure": 2,
+}
 
 ABOUT = {"dtype", "itemsize", "ndim", "shape", "size", "strides"}  # what is known of an array without reading it
 
@@ -107,10 +126,12 @@ def test_the_core_knows_the_arrays_of_numpy_in_one_file() -> None:
     for stem, path in CORE.items():
         for node in ast.walk(ast.parse(path.read_text())):
             sides = (
-                [node.left, *node.comparators] if isinstance(node, ast.Compare)
-                else node.args[1:] if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
+                [node.left, *node.comparators]
+                if isinstance(node, ast.Compare)
+                else node.args[1:]
+                if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass")
                 else []
-            )  # fmt: skip
+            )
             named = [
                 n
                 for side in sides

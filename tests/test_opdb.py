@@ -18,12 +18,19 @@ PROBE = ROOT.parent / "shared" / "opdb" / "opdb.py"
 # (operation, check) -> the dtypes for which ferro does not do as PyTorch there, and why
 ALL = ("float64", "complex128", "float32")
 EXCEPTIONS = {
-    ("logcumsumexp", "jvp"): (("float64", "float32"), "PyTorch's own directional derivative is off by 3e-6 of the value"),
+    ("logcumsumexp", "jvp"): (
+        ("float64", "float32"),
+        "PyTorch's own directional derivative is off by 3e-6 of the value",
+    ),
     ("nn.functional.multi_head_attention_forward", "gradgrad"): (
-        ("float32",), "one of 155 samples: rounding of a saturated softmax, 0.5 % of a small element (float64 agrees)"),
-    **{("chalf", check): (ALL, "complex32 has no gradients; it raises and names cfloat()")
-       for check in ("vjp", "gradgrad")},
-}  # fmt: skip
+        ("float32",),
+        "one of 155 samples: rounding of a saturated softmax, 0.5 % of a small element (float64 agrees)",
+    ),
+    **{
+        ("chalf", check): (ALL, "complex32 has no gradients; it raises and names cfloat()")
+        for check in ("vjp", "gradgrad")
+    },
+}
 
 
 def failures(dtype: str, out: Path, *options: str) -> dict[tuple[str, str], str]:
@@ -32,8 +39,22 @@ def failures(dtype: str, out: Path, *options: str) -> dict[tuple[str, str], str]
     pytest.importorskip("expecttest", reason="PyTorch's operator database needs the package expecttest")
     if not PROBE.exists():
         pytest.skip("the operator database's probe is not beside the repository")
-    command = [sys.executable, str(PROBE), "--engine", "ferro", "--engine-path", str(ROOT), "--dtype", dtype, "--jobs", "1",
-               "--quiet", "--json", str(out), *options]  # fmt: skip
+    command = [
+        sys.executable,
+        str(PROBE),
+        "--engine",
+        "ferro",
+        "--engine-path",
+        str(ROOT),
+        "--dtype",
+        dtype,
+        "--jobs",
+        "1",
+        "--quiet",
+        "--json",
+        str(out),
+        *options,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3000, check=False, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr[-2000:]
     result = json.loads(out.read_text())

@@ -21,15 +21,16 @@ ABSENT = {
 }
 # (operation, number of the error input) -> why ferro does otherwise; docs/differences.md has the same list.
 OTHERWISE = {
-    **{(name, 0): "a number on the left of a reflected operator is taken as one"
-       for name in ("__radd__", "__rmul__", "__rdiv__", "__rand__", "__ror__", "__rxor__")},
-    **{(name, 0): "out of date: PyTorch computes it, too"
-       for name in ("clamp_max", "clamp_min")},
+    **{
+        (name, 0): "a number on the left of a reflected operator is taken as one"
+        for name in ("__radd__", "__rmul__", "__rdiv__", "__rand__", "__ror__", "__rxor__")
+    },
+    **{(name, 0): "out of date: PyTorch computes it, too" for name in ("clamp_max", "clamp_min")},
     **{(name, 1): "two numbers are added, as by PyTorch's add()" for name in ("__radd__", "__rmul__")},
     ("narrow_copy", 1): "IndexError, as of narrow; PyTorch reports an inner condition of its own",
     ("narrow_copy", 6): "it says that the length is negative, as narrow does, not that it goes beyond the end",
     ("gather", 7): "the result is computed before out= is resized into the memory of the index",
-}  # fmt: skip
+}
 
 
 def function_of(op: Any) -> Any:

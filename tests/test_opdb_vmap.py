@@ -21,8 +21,10 @@ from tests.ops.test_batched import first, leaves, second
 PROBE = Path(__file__).parent.parent.parent / "shared" / "opdb"
 SAMPLES = 15  # of each entry of the database
 # What these say is how an operation refuses a batch; anything else, and any other number, is a failure.
-REFUSALS = (r"data-dependent output shape|data-dependent control flow|\.item\(\)|randomness error mode|reads the numbers|"
-            r"explicit positive num_classes|inplace arithmetic|has no batching rule|same for all slices")  # fmt: skip
+REFUSALS = (
+    r"data-dependent output shape|data-dependent control flow|\.item\(\)|randomness error mode|reads the numbers|"
+    r"explicit positive num_classes|inplace arithmetic|has no batching rule|same for all slices"
+)
 
 
 def entries(dtype: Any) -> list:
@@ -54,8 +56,13 @@ def outcomes(entry: Any, dtype: Any) -> list[str]:
         except Exception:  # noqa: BLE001 (a sample that means nothing outside of PyTorch)
             continue
         # the second slice is the first one, scaled: what is symmetric, positive or triangular stays so
-        slices = [[ferro.from_numpy(a.copy()), ferro.from_numpy(np.asarray(a * 0.875, a.dtype) if a.dtype.kind in "fc" else a.copy())]
-                  for a in frozen.arrays]  # fmt: skip
+        slices = [
+            [
+                ferro.from_numpy(a.copy()),
+                ferro.from_numpy(np.asarray(a * 0.875, a.dtype) if a.dtype.kind in "fc" else a.copy()),
+            ]
+            for a in frozen.arrays
+        ]
         moving = [i for i, d in enumerate(frozen.differentiable) if d]
 
         def f(tensors: list, frozen: Any = frozen) -> tuple:

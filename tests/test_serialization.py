@@ -240,16 +240,22 @@ class Pair(NamedTuple):
 
 # Whole modules: how each is made, and the shape of its input.
 MODULES: dict[str, Any] = {
-    "conv": (lambda t: t.nn.Sequential(t.nn.Conv2d(2, 3, 3, padding="same"), t.nn.BatchNorm2d(3), t.nn.ReLU()), (2, 2, 8, 8)),
+    "conv": (
+        lambda t: t.nn.Sequential(t.nn.Conv2d(2, 3, 3, padding="same"), t.nn.BatchNorm2d(3), t.nn.ReLU()),
+        (2, 2, 8, 8),
+    ),
     "reflected": (lambda t: t.nn.Conv2d(2, 3, 3, padding=1, padding_mode="reflect"), (1, 2, 6, 6)),
     "transposed": (lambda t: t.nn.ConvTranspose1d(2, 3, 3, stride=2), (1, 2, 6)),
-    "norms": (lambda t: t.nn.Sequential(t.nn.LayerNorm(4), t.nn.GELU("tanh"), t.nn.RMSNorm(4), t.nn.Dropout(0.0)), (2, 4)),
+    "norms": (
+        lambda t: t.nn.Sequential(t.nn.LayerNorm(4), t.nn.GELU("tanh"), t.nn.RMSNorm(4), t.nn.Dropout(0.0)),
+        (2, 4),
+    ),
     "pools": (lambda t: t.nn.Sequential(t.nn.MaxPool2d(2), t.nn.AdaptiveAvgPool2d(2), t.nn.Flatten()), (1, 2, 8, 8)),
     "lstm": (lambda t: t.nn.LSTM(3, 4, 2, bidirectional=True), (5, 2, 3)),
     "gru": (lambda t: t.nn.GRU(3, 4, batch_first=True), (2, 5, 3)),
     "transformer": (lambda t: t.nn.TransformerEncoderLayer(4, 2, 8, 0.0, activation="gelu"), (5, 2, 4)),
     "weight-norm": (lambda t: t.nn.utils.weight_norm(t.nn.Linear(4, 3)), (2, 4)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm:FutureWarning")

@@ -252,7 +252,7 @@ MALICIOUS = {
     "no-stop": b"\x80\x02K\x01",
     "empty-stack": b"\x80\x02.",
     "nothing": b"",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MALICIOUS)

@@ -17,10 +17,22 @@ from ferro.utils.data import DataLoader, TensorDataset
 
 # Every optimiser, with settings under which it keeps all the state that it can.
 OPTIMIZERS: dict[str, dict[str, Any]] = {
-    "ASGD": {}, "Adadelta": {}, "Adafactor": {}, "Adagrad": {"lr_decay": 0.1}, "Adam": {"amsgrad": True}, "AdamW": {},
-    "Adamax": {}, "LBFGS": {"lr": 0.1, "max_iter": 3}, "Muon": {}, "NAdam": {}, "RAdam": {}, "RMSprop": {"momentum": 0.5, "centered": True},
-    "Rprop": {}, "SGD": {"lr": 0.1, "momentum": 0.9, "nesterov": True}, "SparseAdam": {},
-}  # fmt: skip
+    "ASGD": {},
+    "Adadelta": {},
+    "Adafactor": {},
+    "Adagrad": {"lr_decay": 0.1},
+    "Adam": {"amsgrad": True},
+    "AdamW": {},
+    "Adamax": {},
+    "LBFGS": {"lr": 0.1, "max_iter": 3},
+    "Muon": {},
+    "NAdam": {},
+    "RAdam": {},
+    "RMSprop": {"momentum": 0.5, "centered": True},
+    "Rprop": {},
+    "SGD": {"lr": 0.1, "momentum": 0.9, "nesterov": True},
+    "SparseAdam": {},
+}
 
 
 class Run:

@@ -124,7 +124,7 @@ EXPRESSIONS = {
     "return_types.sort": "x.sort(); torch.sort(x, descending=True)",
     "return_types.linalg_svd": "torch.linalg.svd(x)",
     "return_types.linalg_eigh": "torch.linalg.eigh(x)",
-}  # fmt: skip
+}
 LINES = [(kind, " ".join(e.split())) for kind, expressions in EXPRESSIONS.items() for e in expressions.split(";")]
 HEAD = """from typing import assert_type
 import ferro as torch

@@ -45,8 +45,15 @@ class GradScaler:
         tensor([0.5000])
     """
 
-    def __init__(self, device: str = "cuda", init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5,
-                 growth_interval: int = 2000, enabled: bool = True) -> None:  # fmt: skip
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
         self._device, self._enabled = device, enabled
         if enabled and device == "cuda":
             warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
@@ -189,8 +196,10 @@ class GradScaler:
             if isinstance(new_scale, TensorBase):
                 given: Any = new_scale
                 if given.dtype is not dtypes.float32 or given.numel() != 1 or given.requires_grad:
-                    raise AssertionError("new_scale should be a float or a 1-element torch.cuda.FloatTensor or torch.FloatTensor with "
-                                         "requires_grad=False.")  # fmt: skip
+                    raise AssertionError(
+                        "new_scale should be a float or a 1-element torch.cuda.FloatTensor or torch.FloatTensor with "
+                        "requires_grad=False."
+                    )
                 scale.copy_(given.reshape(()))
             else:
                 scale.fill_(float(new_scale))
@@ -284,8 +293,10 @@ class GradScaler:
         state = self.__dict__.copy()
         if self._enabled:
             if self._steps:
-                raise AssertionError("A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
-                                     "scaler.update().")  # fmt: skip
+                raise AssertionError(
+                    "A GradScaler instance may only be pickled at the beginning of an iteration, or at the end after "
+                    "scaler.update()."
+                )
             state["_init_scale"], state["_init_growth_tracker"] = self.get_scale(), self._get_growth_tracker()
             state["_scale"] = state["_growth_tracker"] = None
         return state

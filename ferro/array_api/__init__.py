@@ -64,7 +64,7 @@ from ferro.array_api._arrays import (
     where,
     zeros,
     zeros_like,
-)  # fmt: skip
+)
 from ferro.array_api._elementwise import FUNCTIONS as _FUNCTIONS
 from ferro.array_api._info import DTYPES as _DTYPES
 from ferro.array_api._info import __array_namespace_info__
@@ -89,7 +89,7 @@ from ferro.array_api._statistics import (
     tensordot,
     var,
     vecdot,
-)  # fmt: skip
+)
 
 newaxis = None
 __array_api_version__ = "2024.12"

@@ -65,8 +65,12 @@ def linspace(
     if dtype is None and any(isinstance(v, complex) for v in (start, stop)):
         dtype = ferro.get_default_dtype().to_complex()
     if dtype is not None and dtype.is_complex:
-        parts = [linspace(getattr(complex(start), p), getattr(complex(stop), p), num, dtype=dtype.to_real(), endpoint=endpoint)
-                 for p in ("real", "imag")]  # fmt: skip
+        parts = [
+            linspace(
+                getattr(complex(start), p), getattr(complex(stop), p), num, dtype=dtype.to_real(), endpoint=endpoint
+            )
+            for p in ("real", "imag")
+        ]
         return ferro.complex(*parts)
     found = ferro.linspace(start, stop, num if endpoint else num + 1, dtype=dtype, device=device)
     return found if endpoint else found[:-1]

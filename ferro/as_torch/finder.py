@@ -24,17 +24,52 @@ OWN = ("as_torch", "batched", "core", "cpu", "functional", "ops")
 NAMED: dict[str, tuple[str, Collection[str]]] = {
     "torch.cpu": (
         "ferro.cpu",
-        ("Event", "Stream", "StreamContext", "amp", "current_device", "current_stream", "device_count", "get_capabilities",
-         "is_available", "is_initialized", "set_device", "stream", "synchronize"),
+        (
+            "Event",
+            "Stream",
+            "StreamContext",
+            "amp",
+            "current_device",
+            "current_stream",
+            "device_count",
+            "get_capabilities",
+            "is_available",
+            "is_initialized",
+            "set_device",
+            "stream",
+            "synchronize",
+        ),
     ),
     "torch.functional": (
         "ferro",
-        ("atleast_1d", "atleast_2d", "atleast_3d", "align_tensors", "broadcast_shapes", "broadcast_tensors", "cartesian_prod",
-         "block_diag", "cdist", "chain_matmul", "einsum", "istft", "lu", "norm", "meshgrid", "pca_lowrank", "split", "stft",
-         "svd_lowrank", "tensordot", "unique", "unique_consecutive", "unravel_index"),
+        (
+            "atleast_1d",
+            "atleast_2d",
+            "atleast_3d",
+            "align_tensors",
+            "broadcast_shapes",
+            "broadcast_tensors",
+            "cartesian_prod",
+            "block_diag",
+            "cdist",
+            "chain_matmul",
+            "einsum",
+            "istft",
+            "lu",
+            "norm",
+            "meshgrid",
+            "pca_lowrank",
+            "split",
+            "stft",
+            "svd_lowrank",
+            "tensordot",
+            "unique",
+            "unique_consecutive",
+            "unravel_index",
+        ),
     ),
     "torch.ops": ("ferro.ops", NAMESPACES),
-}  # fmt: skip
+}
 
 # What ferro binds anew while it runs is looked up in ferro each time.
 REBOUND = ("Storage", "__getattr__")

@@ -92,10 +92,15 @@ def _module(name: str, rest: list[str], main: ModuleType) -> CodeType:
 
 def _of(spec: Any, main: ModuleType) -> CodeType:
     """The code of a module that was found; `main` gets its description."""
-    vars(main).update({
-        "__spec__": spec, "__file__": spec.origin, "__cached__": spec.cached, "__loader__": spec.loader,
-        "__package__": spec.parent,
-    })  # fmt: skip
+    vars(main).update(
+        {
+            "__spec__": spec,
+            "__file__": spec.origin,
+            "__cached__": spec.cached,
+            "__loader__": spec.loader,
+            "__package__": spec.parent,
+        }
+    )
     code = spec.loader.get_code(spec.name)
     if code is None:
         _give_up(f"No code object available for {spec.name}", 1)

@@ -42,8 +42,10 @@ def push(cls: Any, ctx: Any, args: tuple, outs: list, dirty: tuple, nondiff: tup
         ctx.saved, ctx._to_save = saved, ()
     found = found if isinstance(found, tuple) else (found,)
     if len(found) != len(outs):
-        raise RuntimeError(f"{cls.__name__}.jvp returned {len(found)} tangents for {len(outs)} outputs: Function's jvp returned an invalid number "
-                           f"of forward gradients (expected {len(outs)} but got {len(found)})")  # fmt: skip
+        raise RuntimeError(
+            f"{cls.__name__}.jvp returned {len(found)} tangents for {len(outs)} outputs: Function's jvp returned an invalid number "
+            f"of forward gradients (expected {len(outs)} but got {len(found)})"
+        )
     for i, (out, t) in enumerate(zip(outs, found, strict=True)):
         if t is None:
             continue
@@ -66,15 +68,19 @@ def _contains(group: Any, t: Any) -> bool:
 def _check(cls: Any, i: int, out: Any, t: Any, nondiff: tuple) -> None:
     """Raises unless `t` may be the tangent of output i."""
     if not isinstance(out, TensorBase) or out._data.dtype not in INEXACT or _contains(nondiff, out):
-        raise RuntimeError(f"{cls.__name__}: Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
-                           "differentiable Tensor. You should return None at that position instead.")  # fmt: skip
+        raise RuntimeError(
+            f"{cls.__name__}: Function's jvp returned a gradient at position {i}, but the corresponding forward output is not a "
+            "differentiable Tensor. You should return None at that position instead."
+        )
     if not isinstance(t, TensorBase):
         raise RuntimeError(
             f"{cls.__name__}.jvp: expected Tensor or None as the tangent of each output, got {type(t).__name__}"
         )
     if t._data.shape != out._data.shape:
-        raise RuntimeError(f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape "
-                           f"{list(out._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{cls.__name__}.jvp returned a tangent of shape {list(t._data.shape)} for an output of shape "
+            f"{list(out._data.shape)}"
+        )
 
 
 def _view(t: Any) -> Any:
@@ -104,8 +110,10 @@ def _check_view(cls: Any, out: Any, t: Any, args: tuple, given: list) -> None:
                     f"{cls.__name__}: A custom Function is returning a view but the jvp is not returning a view of the given grad input."
                 )
         elif above is None or mine.base is not above.base:
-            raise RuntimeError(f"{cls.__name__}: A custom Function is returning a view but the jvp is not returning a view of the same base as the "
-                               "given grad input.")  # fmt: skip
+            raise RuntimeError(
+                f"{cls.__name__}: A custom Function is returning a view but the jvp is not returning a view of the same base as the "
+                "given grad input."
+            )
         if parent is not None and parent.dual is not None:
             follow_dual(a, (out,))
         return

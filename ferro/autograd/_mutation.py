@@ -53,8 +53,10 @@ class Keeper:
     def unpack(self, kept: _Kept) -> Any:
         """The saved tensor, or the copy of what it was."""
         if kept.book is not self.book:
-            raise AssertionError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally "
-                                 "recorded: call backward() inside of the same context, and before clear().")  # fmt: skip
+            raise AssertionError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally "
+                "recorded: call backward() inside of the same context, and before clear()."
+            )
         return kept.tensor
 
     def writing(self, array: Any) -> None:

@@ -55,22 +55,31 @@ class Anomaly:
             a = plain(g._data if run.record else g)
             if np.isnan(a).any():
                 where = [int(k) for k in np.argwhere(np.isnan(a))[0]]
-                raise RuntimeError(f"Function '{node.name()}' returned nan values in its {i}th output (first at index {where} of shape "
-                                   f"{list(a.shape)})")  # fmt: skip
+                raise RuntimeError(
+                    f"Function '{node.name()}' returned nan values in its {i}th output (first at index {where} of shape "
+                    f"{list(a.shape)})"
+                )
 
     def explain(self, node: Any) -> None:
         """Warns with the forward traceback of a node; of one recorded in a backward, also with that of the node that ran then."""
         trace = node.meta.trace if node.meta is not None else None
-        text = (f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace.text}" if trace else
-                f"Error detected in {node.name()}{at(node.place)}. No forward pass information available. Enable detect anomaly during "
-                "forward pass for more information.")  # fmt: skip
+        text = (
+            f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace.text}"
+            if trace
+            else f"Error detected in {node.name()}{at(node.place)}. No forward pass information available. Enable detect anomaly during "
+            "forward pass for more information."
+        )
         _tell(text)
         while trace is not None and trace.parent is not None:
             parent = trace.parent
             trace = parent.meta.trace if parent.meta is not None else None
-            text = (f"\n\nPrevious calculation was induced by {parent.name()}. Traceback of forward call that induced the previous "
-                    f"calculation:\n{trace.text}" if trace else f"\n\nPrevious calculation was induced by {parent.name()}{at(parent.place)}. "
-                    "No forward pass information available.")  # fmt: skip
+            text = (
+                f"\n\nPrevious calculation was induced by {parent.name()}. Traceback of forward call that induced the previous "
+                f"calculation:\n{trace.text}"
+                if trace
+                else f"\n\nPrevious calculation was induced by {parent.name()}{at(parent.place)}. "
+                "No forward pass information available."
+            )
             _tell(text)
 
 

@@ -29,8 +29,16 @@ _CYCLE = (
 )
 
 
-def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-             grad_variables: Any = None, inputs: Any = None, *, num_threads: int | None = None) -> None:  # fmt: skip
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+    *,
+    num_threads: int | None = None,
+) -> None:
     """Adds to the `.grad` of every leaf the gradient of the weighted sum of tensors.
 
     - `tensors` (Tensor, gradient edge or several): the roots
@@ -58,8 +66,10 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
     if grad_variables is not None:
         warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
         if grad_tensors is not None:
-            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
-                               "`grad_tensors`.")  # fmt: skip
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
+                "`grad_tensors`."
+            )
         grad_tensors = grad_variables
     roots = _sequence(tensors)
     seeds = _sequence(grad_tensors) if grad_tensors is not None else [None] * len(roots)
@@ -89,9 +99,19 @@ def backward(tensors: Any, grad_tensors: Any = None, retain_graph: bool | None =
             accumulate.accumulate(t, found[key], isinstance(found[key], TensorBase), False, caller())
 
 
-def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
-         only_inputs: bool = True, allow_unused: bool | None = None, is_grads_batched: bool = False,
-         materialize_grads: bool = False, *, num_threads: int | None = None) -> tuple[Tensor, ...]:  # fmt: skip
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+    *,
+    num_threads: int | None = None,
+) -> tuple[Tensor, ...]:
     """The gradients of a weighted sum of tensors by others; no `.grad` is touched.
 
     - `outputs` (Tensor, gradient edge or several): what is differentiated
@@ -124,8 +144,12 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
             roots, wanted, grad_outputs, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
         )
     if not only_inputs:
-        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the "
-                      "graph, please use ferro.autograd.backward.", FutureWarning, stacklevel=2)  # fmt: skip
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the "
+            "graph, please use ferro.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -153,8 +177,10 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
         if g is None:
             if materialize_grads:
                 if type(t) is _Stand:
-                    raise RuntimeError(f"grad: materialize_grads cannot be used when the given input is a GradientEdge (inputs[{i}]) that "
-                                       "the outputs do not depend on: nobody knows the shape of its tensor")  # fmt: skip
+                    raise RuntimeError(
+                        f"grad: materialize_grads cannot be used when the given input is a GradientEdge (inputs[{i}]) that "
+                        "the outputs do not depend on: nobody knows the shape of its tensor"
+                    )
                 result.append(
                     wrap(
                         backend.beside(t._data, np.zeros(t._data.shape, t._data.dtype)), LEAF if create_graph else None
@@ -162,8 +188,10 @@ def grad(outputs: Any, inputs: Any, grad_outputs: Any = None, retain_graph: bool
                 )
                 continue
             if not allow_unused:
-                raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t._data.shape)}) appears to not have been "
-                                   f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}")  # fmt: skip
+                raise RuntimeError(
+                    f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t._data.shape)}) appears to not have been "
+                    f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}"
+                )
             result.append(None)
         elif isinstance(g, TensorBase):
             result.append(g)
@@ -181,8 +209,16 @@ def _parts(wanted: list) -> list:
     return [p for t in wanted for p in ((t.kept, t.everywhere()) if isinstance(t, backend.sparse_tensor) else (t,))]
 
 
-def _by_sparse(roots: list, wanted: list, seeds: Any, retain_graph: bool | None, create_graph: bool, allow_unused: bool | None,
-               is_grads_batched: bool, materialize: bool) -> tuple:  # fmt: skip
+def _by_sparse(
+    roots: list,
+    wanted: list,
+    seeds: Any,
+    retain_graph: bool | None,
+    create_graph: bool,
+    allow_unused: bool | None,
+    is_grads_batched: bool,
+    materialize: bool,
+) -> tuple:
     """grad by sparse tensors: by their kept values, and by what a sum adds to the gradient of all elements."""
     if is_grads_batched:
         raise NotImplementedError(
@@ -200,26 +236,37 @@ def _by_sparse(roots: list, wanted: list, seeds: Any, retain_graph: bool | None,
         g = next(found)
         constant = next(found) if s else None
         if g is None and not (materialize or allow_unused):
-            raise RuntimeError(f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t.shape)}) appears to not have been "
-                               f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}")  # fmt: skip
+            raise RuntimeError(
+                f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t.shape)}) appears to not have been "
+                f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}"
+            )
         if g is None and materialize:
             g = backend.functional.zeros_like(t.kept if s else t).detach()
         result.append(g if g is None or not s else t.gradient(g, constant))
     return tuple(result)
 
 
-def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, create_graph: bool,
-             allow_unused: bool | None, materialize: bool) -> tuple:  # fmt: skip
+def _batched(
+    roots: list,
+    wanted: list,
+    seeds: list,
+    retain_graph: bool | None,
+    create_graph: bool,
+    allow_unused: bool | None,
+    materialize: bool,
+) -> tuple:
     """One backward per element of the first dimension of the seeds, results stacked."""
     from ferro.core.batching import over_rows
 
     for i, (root, seed) in enumerate(zip(roots, seeds, strict=False)):
         shape = root._data.shape
         if seed is not None and (not seed._data.ndim or seed._data.shape[1:] != shape):
-            raise RuntimeError(f"grad: If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. "
-                               f"The sizes of the remaining dimensions are expected to match the shape of corresponding output, but a mismatch "
-                               f"was detected: grad_output[{i}] has a shape of {list(seed._data.shape)} and output[{i}] has a shape of "
-                               f"{list(shape)}.")  # fmt: skip
+            raise RuntimeError(
+                f"grad: If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. "
+                f"The sizes of the remaining dimensions are expected to match the shape of corresponding output, but a mismatch "
+                f"was detected: grad_output[{i}] has a shape of {list(seed._data.shape)} and output[{i}] has a shape of "
+                f"{list(shape)}."
+            )
     sizes = {s._data.shape[0] for s in seeds if s is not None}
     if len(sizes) != 1:
         raise RuntimeError(
@@ -228,8 +275,16 @@ def _batched(roots: list, wanted: list, seeds: list, retain_graph: bool | None, 
     (count,) = sizes
     if not count:
         raise RuntimeError("grad: is_grads_batched=True needs at least one row of grad_outputs")
-    return tuple(over_rows(lambda row: list(grad(roots, wanted, row, retain_graph, create_graph, True, allow_unused, False, materialize)),
-                           seeds, count, transform=False))  # fmt: skip
+    return tuple(
+        over_rows(
+            lambda row: list(
+                grad(roots, wanted, row, retain_graph, create_graph, True, allow_unused, False, materialize)
+            ),
+            seeds,
+            count,
+            transform=False,
+        )
+    )
 
 
 def _listed(given: Any) -> list:
@@ -268,8 +323,10 @@ def _left_behind(roots: list, given: list, wanted: list) -> set:
         if ages and age not in ages:
             found.add(i)
         elif len(ages) > 1:
-            raise RuntimeError(f"inputs[{i}] is a leaf that was given other memory by set_() while the graph was recorded: of what it was "
-                               "before and what it was since there is one gradient. Take a new tensor instead of set_().")  # fmt: skip
+            raise RuntimeError(
+                f"inputs[{i}] is a leaf that was given other memory by set_() while the graph was recorded: of what it was "
+                "before and what it was since there is one gradient. Take a new tensor instead of set_()."
+            )
     return found
 
 
@@ -317,8 +374,10 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
             )
         if seed is None:
             if data.size != 1:
-                raise RuntimeError(f"{who}: grad can be implicitly created only for scalar outputs, but tensor {i} has shape {list(data.shape)}. "
-                                   "Reduce it, for example with .sum(), or pass the gradient explicitly.")  # fmt: skip
+                raise RuntimeError(
+                    f"{who}: grad can be implicitly created only for scalar outputs, but tensor {i} has shape {list(data.shape)}. "
+                    "Reduce it, for example with .sum(), or pass the gradient explicitly."
+                )
             if data.dtype in COMPLEX:
                 raise RuntimeError(
                     f"{who}: grad can be implicitly created only for real scalar outputs but got {data.dtype}"
@@ -329,11 +388,15 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
                 f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}"
             )
         elif seed._data.shape != data.shape:
-            raise RuntimeError(f"Mismatch in shape: grad_output[{i}] has a shape of {Size(seed._data.shape)} and output[{i}] has a shape of "
-                               f"{Size(data.shape)}.")  # fmt: skip
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{i}] has a shape of {Size(seed._data.shape)} and output[{i}] has a shape of "
+                f"{Size(data.shape)}."
+            )
         elif (seed._data.dtype.kind == "c") != (data.dtype.kind == "c"):
-            raise RuntimeError(f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                               f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}.")  # fmt: skip
+            raise RuntimeError(
+                f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}."
+            )
         elif seed._data.dtype is not data.dtype:
             seed = wrap(seed._data.astype(data.dtype)) if not record else backend.apply(CAST, (seed,), (data.dtype,))
         found.append(seed)
@@ -368,8 +431,11 @@ def lost(t: Any) -> str:
         return f"It has dtype {t.dtype}, and only floating-point and complex tensors have gradients."
     text = "No tensor that it was computed from requires grad: call requires_grad_() on the inputs or parameters."
     if departures:
-        text += " Values that left the graph as numbers most recently: " + "; ".join(
-            f"{how}{at(place)}" for how, place in reversed(departures)) + "."  # fmt: skip
+        text += (
+            " Values that left the graph as numbers most recently: "
+            + "; ".join(f"{how}{at(place)}" for how, place in reversed(departures))
+            + "."
+        )
     return text
 
 

@@ -37,20 +37,26 @@ def by_staticmethod(cls: Any, args: tuple, kwargs: dict) -> Any:
     leaves, structure = flatten(args)
     level = level_of(leaves)
     if any(isinstance(v, TensorBase) for v in kwargs.values()) and RUNNING.get():
-        raise NotImplementedError(f"{cls.__name__}: Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass kwarg-only "
-                                  f"Tensors to autograd.Function. Got: {sorted(kwargs)}")  # fmt: skip
+        raise NotImplementedError(
+            f"{cls.__name__}: Run vmap on autograd.Function with kwarg-only Tensor args. Please do not pass kwarg-only "
+            f"Tensors to autograd.Function. Got: {sorted(kwargs)}"
+        )
     if level is None or not level.transform:
         return NotImplemented
     own = getattr(cls, "vmap", None)
     if cls.generate_vmap_rule:
         if own is not None and own is not cls._no_vmap:
-            raise RuntimeError(f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden vmap "
-                               f"staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid ambiguity. "
-                               f"{SEE}")  # fmt: skip
+            raise RuntimeError(
+                f"You tried to vmap over {cls.__name__}, but it has both generate_vmap_rule=True and an overridden vmap "
+                f"staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to avoid ambiguity. "
+                f"{SEE}"
+            )
         return NotImplemented
     if own is None or own is cls._no_vmap:
-        raise RuntimeError(f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the vmap "
-                           f"staticmethod or set generate_vmap_rule=True. {SEE}")  # fmt: skip
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the vmap "
+            f"staticmethod or set generate_vmap_rule=True. {SEE}"
+        )
     physical, dims = zip(*[_taken(x, level) for x in leaves], strict=True)
     with running_outside(level):
         result = own(
@@ -90,8 +96,10 @@ def _returned(name: str, result: Any, level: Level) -> Any:
     """The outputs of a staticmethod as tensors of the level."""
     from ferro.core import batching
 
-    wrong = (f"{name}: Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible with the "
-             "output. ")  # fmt: skip
+    wrong = (
+        f"{name}: Expected the vmap staticmethod to have two returns, an output and out_dims with pytree structure compatible with the "
+        "output. "
+    )
     if not isinstance(result, tuple):
         raise RuntimeError(f"{wrong}Got a {type(result)} instead")
     if len(result) != 2:
@@ -100,9 +108,13 @@ def _returned(name: str, result: Any, level: Level) -> Any:
     leaves, structure = flatten(output)
     dims = spread(out_dims, structure)
     if dims is None:
-        raise RuntimeError(f"The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
-                           f"out_dims={out_dims} to be compatible with the structure of `output`. out_dims has structure {flatten(out_dims)[1]} but "
-                           f"output has structure {structure}. ({name}) {SEE}")  # fmt: skip
-    entered = [o if d is None or not isinstance(o, TensorBase) else batching.enter(o, level, d % max(o._data.ndim, 1))
-               for o, d in zip(leaves, dims, strict=True)]  # fmt: skip
+        raise RuntimeError(
+            f"The autograd.Function's vmap staticmethod returned an incompatible (output, out_dims) tuple. Expected "
+            f"out_dims={out_dims} to be compatible with the structure of `output`. out_dims has structure {flatten(out_dims)[1]} but "
+            f"output has structure {structure}. ({name}) {SEE}"
+        )
+    entered = [
+        o if d is None or not isinstance(o, TensorBase) else batching.enter(o, level, d % max(o._data.ndim, 1))
+        for o, d in zip(leaves, dims, strict=True)
+    ]
     return unflatten(structure, entered)

@@ -42,8 +42,10 @@ class dual_level:
 
     def __enter__(self) -> int:
         if not self.nests and _innermost() >= 0:
-            raise RuntimeError("Nested forward mode AD is not supported at the moment: a dual level is entered. For derivatives of derivatives use "
-                               "func.jvp or func.jacfwd, which may stand inside of one another and of a dual level.")  # fmt: skip
+            raise RuntimeError(
+                "Nested forward mode AD is not supported at the moment: a dual level is entered. For derivatives of derivatives use "
+                "func.jvp or func.jacfwd, which may stand inside of one another and of a dual level."
+            )
         # tangents know their level by a number that is never used again, so that none outlives its level
         self.level = _next_level()
         _mode.push(self, {"level": self.level})
@@ -90,8 +92,10 @@ def exit_dual_level(*, level: int | None = None) -> None:
     if not levels:
         raise RuntimeError("exit_dual_level: no dual level was entered")
     if level is not None and level != len(levels) - 1:
-        raise RuntimeError("Trying to exit a forward AD level that was not the last one that was created. This is not supported. (exit_dual_level: "
-                           f"the level given is {level}, the last one {len(levels) - 1})")  # fmt: skip
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This is not supported. (exit_dual_level: "
+            f"the level given is {level}, the last one {len(levels) - 1})"
+        )
     levels[0].owner.__exit__()
 
 
@@ -103,27 +107,35 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     """
     key = _key(level)
     if key <= 0:
-        raise RuntimeError("Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first "
-                           "(no dual level exists here: with forward_ad.dual_level(): ...).")  # fmt: skip
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first "
+            "(no dual level exists here: with forward_ad.dual_level(): ...)."
+        )
     for what, t in (("primal", tensor), ("tangent", tangent)):
         if not isinstance(t, TensorBase):
             raise TypeError(f"make_dual: expected the {what} to be a Tensor, got {type(t).__name__}")
         if t._data.dtype not in INEXACT:
             raise ValueError(f"Expected {what} to be floating point or complex, but got: {from_numpy(t._data.dtype)}")
     if tensor._data.shape != tangent._data.shape:
-        raise RuntimeError("Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. "
-                           f"Tensor is of size {list(tensor._data.shape)} while the given forward gradient is of size "
-                           f"{list(tangent._data.shape)}.")  # fmt: skip
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. "
+            f"Tensor is of size {list(tensor._data.shape)} while the given forward gradient is of size "
+            f"{list(tangent._data.shape)}."
+        )
     if tensor._data.dtype is not tangent._data.dtype:
         raise RuntimeError(
             f"make_dual: Expected tensor and tangent to have the same dtype, got {tensor.dtype} and {tangent.dtype}"
         )
     if key in tangents_of(tensor):
-        raise RuntimeError(f"make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {_innermost()} "
-                           "is not supported. Take its primal first, with unpack_dual().")  # fmt: skip
+        raise RuntimeError(
+            f"make_dual: Making a dual Tensor based on a Tensor that already has a forward gradient at the same level {_innermost()} "
+            "is not supported. Take its primal first, with unpack_dual()."
+        )
     if key in tangents_of(tangent):
-        raise RuntimeError(f"make_dual: Setting a forward grad that itself has a forward gradient at the same level {_innermost()} is not supported. "
-                           "Take its primal first, with unpack_dual().")  # fmt: skip
+        raise RuntimeError(
+            f"make_dual: Setting a forward grad that itself has a forward gradient at the same level {_innermost()} is not supported. "
+            "Take its primal first, with unpack_dual()."
+        )
     dual = backend.functional.reshape(tensor, tensor._data.shape)
     if dual._meta is not None and dual._meta.view is not None:
         dual._meta.view.dual = OWN

@@ -42,8 +42,10 @@ class FunctionCtx:
         """Keeps inputs, outputs or other tensors (or None) for backward, where they are ``ctx.saved_tensors``."""
         for t in tensors:
             if t is not None and not isinstance(t, TensorBase):
-                raise TypeError(f"save_for_backward can only save variables, but argument is of type {type(t).__name__}; "
-                                "keep other values as attributes of ctx")  # fmt: skip
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}; "
+                    "keep other values as attributes of ctx"
+                )
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
@@ -83,8 +85,10 @@ class _Saved:
 
         self.version = version_of(t) if t is not None else None
         if self.version is not None and self.version.inference:
-            raise RuntimeError(f"{type(node)._forward_cls.__name__}: Inference tensors cannot be saved for backward. To work around you can make "
-                               "a clone to get a normal tensor and use it in autograd.")  # fmt: skip
+            raise RuntimeError(
+                f"{type(node)._forward_cls.__name__}: Inference tensors cannot be saved for backward. To work around you can make "
+                "a clone to get a normal tensor and use it in autograd."
+            )
         self.expected = self.version.n if self.version is not None else 0
         self.index = index
         self.node = weakref.ref(node)
@@ -102,8 +106,10 @@ class _Saved:
             before = version_of(given).n
             self.packed = Packed(pack(given), unpack, address(t) if self.index is None else None, tangents_of(t))
         if given._counter.n != before:
-            raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
-                               "modified by in-place operations.")  # fmt: skip
+            raise RuntimeError(
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
+                "modified by in-place operations."
+            )
         self.tensor = None
 
     def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
@@ -242,16 +248,22 @@ class _FunctionPlan:
                     f"function {name} must return Tensors or None as gradients, but gradient {i} is {type(g).__name__}"
                 )
             if g is not None and i not in node.tensor_indices:
-                raise RuntimeError(f"function {name} returned a gradient different than None at position {i + 1}, "
-                                   "but the corresponding forward input was not a Variable")  # fmt: skip
+                raise RuntimeError(
+                    f"function {name} returned a gradient different than None at position {i + 1}, "
+                    "but the corresponding forward input was not a Variable"
+                )
             if g is not None and i in self.indices:
                 expected = node.input_shapes[i]
                 if g._data.shape != expected and not _expandable(g._data.shape, expected):
-                    raise RuntimeError(f"Function {name} returned an invalid gradient at index {i} - got {list(g._data.shape)} but "
-                                       f"expected shape compatible with {list(expected)}")  # fmt: skip
+                    raise RuntimeError(
+                        f"Function {name} returned an invalid gradient at index {i} - got {list(g._data.shape)} but "
+                        f"expected shape compatible with {list(expected)}"
+                    )
                 if g._data.dtype in COMPLEX and not node.complex_inputs[i]:
-                    raise RuntimeError(f"Function {name} returned an invalid gradient at index {i} - got {FROM_NUMPY[g._data.dtype]} but the "
-                                       "forward input is real; return the real part")  # fmt: skip
+                    raise RuntimeError(
+                        f"Function {name} returned an invalid gradient at index {i} - got {FROM_NUMPY[g._data.dtype]} but the "
+                        "forward input is real; return the real part"
+                    )
                 found[i] = g if run.record else g._data
         return found
 
@@ -318,13 +330,19 @@ class Function:
         cls._backward_cls = _node_class(cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the "
-                      "class itself: use Function.apply(...). Instantiating an autograd function will raise an error in a future version of "
-                      "PyTorch.", DeprecationWarning, stacklevel=2)  # fmt: skip
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the "
+            "class itself: use Function.apply(...). Instantiating an autograd function will raise an error in a future version of "
+            "PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
-                           "static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)")  # fmt: skip
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+            "static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -339,8 +357,10 @@ class Function:
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """The gradients of all arguments of forward (None where there is none), given those of the outputs."""
-        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it "
-                                  "with backward mode AD.")  # fmt: skip
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it "
+            "with backward mode AD."
+        )
 
     vjp = backward
 
@@ -357,9 +377,11 @@ class Function:
         recording = _mode.is_grad_enabled()
         separate = cls.setup_context is not Function.setup_context
         if INSIDE.get() and not separate:
-            raise RuntimeError(f"{cls.__name__}: In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it "
-                               "must override the setup_context staticmethod. For more details, please see "
-                               "https://pytorch.org/docs/main/notes/extending.func.html")  # fmt: skip
+            raise RuntimeError(
+                f"{cls.__name__}: In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it "
+                "must override the setup_context staticmethod. For more details, please see "
+                "https://pytorch.org/docs/main/notes/extending.func.html"
+            )
         if ALIVE:
             found = by_staticmethod(cls, args, kwargs)
             if found is not NotImplemented:
@@ -420,9 +442,11 @@ def _refuse_saved_inputs(cls: Any, ctx: Any, args: tuple, outs: list) -> None:
     """An input that is an output too must not be saved: which of both was meant, setup_context cannot say."""
     for t in (*ctx._to_save, *ctx._for_forward):
         if t is not None and _contains(args, t) and _contains(outs, t) and not _contains(ctx._dirty, t):
-            raise RuntimeError(f"{cls.__name__}: A input that has been returned as-is as output is being saved for backward. This is not supported "
-                               "if you override setup_context. You should return and save a view of the input instead, e.g. with x.view_as(x) or "
-                               "setup ctx inside the forward function itself.")  # fmt: skip
+            raise RuntimeError(
+                f"{cls.__name__}: A input that has been returned as-is as output is being saved for backward. This is not supported "
+                "if you override setup_context. You should return and save a view of the input instead, e.g. with x.view_as(x) or "
+                "setup ctx inside the forward function itself."
+            )
 
 
 def _returned(out: Any, args: tuple, dirty: tuple) -> Any:
@@ -438,12 +462,18 @@ def _check_dirty(cls: Any, ctx: Any, args: tuple, outs: list) -> None:
     """Raises unless what is marked as changed in place are inputs that are returned; warns of what is no input."""
     dirty = tuple([d for d in ctx._dirty if _contains(args, d)])
     if len(dirty) < len(ctx._dirty):
-        warnings.warn(f"{cls.__name__}: ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
-                      "be passed to ctx.mark_dirty().", UserWarning, stacklevel=3)  # fmt: skip
+        warnings.warn(
+            f"{cls.__name__}: ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
+            "be passed to ctx.mark_dirty().",
+            UserWarning,
+            stacklevel=3,
+        )
     ctx._dirty = dirty
     if any(not _contains(outs, d) for d in dirty):
-        raise RuntimeError(f"{cls.__name__}: Some elements marked as dirty during the forward method were not returned as output. The inputs that "
-                           "are modified inplace must all be outputs of the Function.")  # fmt: skip
+        raise RuntimeError(
+            f"{cls.__name__}: Some elements marked as dirty during the forward method were not returned as output. The inputs that "
+            "are modified inplace must all be outputs of the Function."
+        )
 
 
 def _check_recorded_dirty(cls: Any, dirty: tuple, outs: list) -> None:
@@ -451,11 +481,13 @@ def _check_recorded_dirty(cls: Any, dirty: tuple, outs: list) -> None:
     for d in dirty:
         view = d._meta.view if d._meta is not None else None
         if view is not None and len(outs) > 1:
-            raise RuntimeError(f"{cls.__name__}: If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
-                               "return more than one Tensor. This is not supported by the current autograd engine. You should either make sure "
-                               "the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially "
-                               "splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does "
-                               "the other operations).")  # fmt: skip
+            raise RuntimeError(
+                f"{cls.__name__}: If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+                "return more than one Tensor. This is not supported by the current autograd engine. You should either make sure "
+                "the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially "
+                "splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does "
+                "the other operations)."
+            )
         if view is not None and root(view)._node is LEAF:
             raise RuntimeError(
                 f"{cls.__name__}: a view of a leaf Variable that requires grad is being used in an in-place operation."

@@ -44,8 +44,10 @@ def _run(name: str, func: Callable, xs: tuple, strict: bool) -> tuple[tuple, boo
     if strict:
         for i, o in enumerate(outputs):
             if history(o) is None:
-                raise RuntimeError(f"Output {i} of the user-provided function does not require gradients. The outputs must be computed "
-                                   "in a differentiable manner from the input when running in strict mode.")  # fmt: skip
+                raise RuntimeError(
+                    f"Output {i} of the user-provided function does not require gradients. The outputs must be computed "
+                    "in a differentiable manner from the input when running in strict mode."
+                )
     return outputs, single
 
 
@@ -54,8 +56,10 @@ def _scalar(name: str, outputs: tuple, single: bool) -> None:
     if not single or len(outputs) != 1:
         raise RuntimeError(f"The function given to {name} should return a single Tensor, not a tuple of {len(outputs)}")
     if outputs[0]._data.size != 1:
-        raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element, got shape "
-                           f"{list(outputs[0]._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"The Tensor returned by the function given to {name} should contain a single element, got shape "
+            f"{list(outputs[0]._data.shape)}"
+        )
 
 
 def _vectors(name: str, v: Any, like: tuple, single: bool, whose: str) -> tuple:
@@ -66,13 +70,18 @@ def _vectors(name: str, v: Any, like: tuple, single: bool, whose: str) -> tuple:
         return (wrap(np.ones(like[0]._data.shape, like[0]._data.dtype)),)
     vs, _ = _tuple(name, "v", v)
     if len(vs) != len(like):
-        raise RuntimeError(f"{name}: The given v should contain a single Tensor." if single else
-                           f"v is a tuple of invalid length: should be {len(like)} but got {len(vs)}.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: The given v should contain a single Tensor."
+            if single
+            else f"v is a tuple of invalid length: should be {len(like)} but got {len(vs)}."
+        )
     for i, (a, b) in enumerate(zip(vs, like, strict=True)):
         if a._data.shape != b._data.shape:
             entry = "" if single else f"Entry {i} in "
-            raise RuntimeError(f"{entry}v has invalid size: should be torch.Size({list(b._data.shape)}) but got "
-                               f"torch.Size({list(a._data.shape)}).")  # fmt: skip
+            raise RuntimeError(
+                f"{entry}v has invalid size: should be torch.Size({list(b._data.shape)}) but got "
+                f"torch.Size({list(a._data.shape)})."
+            )
     return vs
 
 
@@ -90,8 +99,16 @@ def _raw(outputs: Any, xs: tuple, vs: Any, create_graph: bool) -> list:
     return list(grad([o for o, _ in live], xs, given, retain_graph=True, create_graph=create_graph, allow_unused=True))
 
 
-def _pull(outputs: Any, xs: tuple, vs: Any, create_graph: bool, strict: bool, what: str = "output", of: str = "input",
-          derivative: str = "jacobian") -> list:  # fmt: skip
+def _pull(
+    outputs: Any,
+    xs: tuple,
+    vs: Any,
+    create_graph: bool,
+    strict: bool,
+    what: str = "output",
+    of: str = "input",
+    derivative: str = "jacobian",
+) -> list:
     """The same with zeros for what does not depend on an input (an error in strict mode).
 
     what, of and derivative: what is differentiated by what, and what its derivative is, for the errors.
@@ -116,9 +133,11 @@ def _gradient(outputs: tuple, xs: tuple, strict: bool) -> list:
             first = (
                 f"The output of the user-provided function is independent of input {i}.{_STRICT}. " if g is None else ""
             )
-            raise RuntimeError(f"{first}While computing the hessian, found that the jacobian of the user-provided function with respect to input "
-                               f"{i} is independent of the input.{_STRICT}. You should ensure that your function is twice differentiable and "
-                               "that the jacobian depends on the inputs (this would be violated by a linear function for example).")  # fmt: skip
+            raise RuntimeError(
+                f"{first}While computing the hessian, found that the jacobian of the user-provided function with respect to input "
+                f"{i} is independent of the input.{_STRICT}. You should ensure that your function is twice differentiable and "
+                "that the jacobian depends on the inputs (this would be violated by a linear function for example)."
+            )
     return _filled(found, xs)
 
 
@@ -183,8 +202,14 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
     return _give(outputs, create_graph, single_out), _give(found, create_graph, single_out)
 
 
-def jacobian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
-             strategy: str = "reverse-mode") -> Any:  # fmt: skip
+def jacobian(
+    func: Callable,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    strategy: str = "reverse-mode",
+) -> Any:
     """The Jacobian: for every output and input a tensor of the output's shape followed by the input's.
 
     - `func` (function of tensors): gives a tensor or a tuple
@@ -259,7 +284,10 @@ def _by_columns(func: Callable, inputs: Any, create_graph: bool) -> Any:
     for i, x in enumerate(xs):
         units = wrap(np.eye(x._data.size, dtype=x._data.dtype).reshape(x._data.size, *x._data.shape))
         columns.append(_batched(along(i), units, -1))
-    blocks = [[c[k].reshape((*shape, *x._data.shape)) for c, x in zip(columns, xs, strict=True)] for k, shape in enumerate(shapes)]  # fmt: skip
+    blocks = [
+        [c[k].reshape((*shape, *x._data.shape)) for c, x in zip(columns, xs, strict=True)]
+        for k, shape in enumerate(shapes)
+    ]
     given = [_give(b, create_graph, single_in) for b in blocks]
     return given[0] if single_out else tuple(given)
 
@@ -273,8 +301,10 @@ def _check_strategy(name: str, strategy: str, strict: bool, vectorize: bool) -> 
     if strict and (vectorize or strategy == "forward-mode"):
         forward = ('`strategy="forward-mode"`', '`strategy="reverse-mode"`')
         which, cure = ("`vectorized=True`", "`vectorize=False`") if vectorize else forward
-        raise RuntimeError(f"torch.autograd.functional.{name}: `strict=True` and {which} are not supported together. Please either set "
-                           f"`strict=False` or {cure}.")  # fmt: skip
+        raise RuntimeError(
+            f"torch.autograd.functional.{name}: `strict=True` and {which} are not supported together. Please either set "
+            f"`strict=False` or {cure}."
+        )
 
 
 def _check_row(found: list, k: int, create_graph: bool) -> None:
@@ -288,8 +318,14 @@ def _check_row(found: list, k: int, create_graph: bool) -> None:
             )
 
 
-def hessian(func: Callable, inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
-            outer_jacobian_strategy: str = "reverse-mode") -> Any:  # fmt: skip
+def hessian(
+    func: Callable,
+    inputs: Any,
+    create_graph: bool = False,
+    strict: bool = False,
+    vectorize: bool = False,
+    outer_jacobian_strategy: str = "reverse-mode",
+) -> Any:
     """The matrix of second derivatives of a scalar function: a tensor for each pair of inputs, of their shapes.
 
     - `func` (function of tensors): gives one number, else RuntimeError

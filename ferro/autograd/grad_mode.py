@@ -64,8 +64,12 @@ class _Context:
     def __call__(self, function: Callable) -> Callable:
         self.subject = function
         if inspect.isclass(function):
-            warnings.warn("Decorating classes is deprecated: only making the object runs in the mode, not its methods, and the class "
-                          "becomes a function. Decorate __init__ or the methods instead.", FutureWarning, stacklevel=2)  # fmt: skip
+            warnings.warn(
+                "Decorating classes is deprecated: only making the object runs in the mode, not its methods, and the class "
+                "becomes a function. Decorate __init__ or the methods instead.",
+                FutureWarning,
+                stacklevel=2,
+            )
             make = function
             function = lambda *args, **kwargs: make(*args, **kwargs)  # noqa: E731 (what the class becomes)
         if inspect.isgeneratorfunction(function):

@@ -22,10 +22,24 @@ class GradcheckError(RuntimeError):
     """A derivative differs from finite differences."""
 
 
-def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
-              nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
-              check_batched_forward_grad: bool = False, check_forward_ad: bool = False, check_backward_ad: bool = True,
-              fast_mode: bool = False, masked: bool | None = None) -> bool:  # fmt: skip
+def gradcheck(
+    func: Callable,
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
     """Compares the derivatives of `func(*inputs)` by the inputs that require grad with central differences.
 
     - `func` (function of tensors): what is checked
@@ -63,8 +77,14 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
         raise AssertionError("gradcheck: Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     try:
         _Check(func, inputs, eps, atol, rtol, nondet_tol).run(
-            check_backward_ad, check_forward_ad, check_undefined_grad, check_batched_grad, check_grad_dtypes, fast_mode,
-            check_batched_forward_grad)  # fmt: skip
+            check_backward_ad,
+            check_forward_ad,
+            check_undefined_grad,
+            check_batched_grad,
+            check_grad_dtypes,
+            fast_mode,
+            check_batched_forward_grad,
+        )
     except GradcheckError:
         if raise_exception:
             raise
@@ -72,11 +92,25 @@ def gradcheck(func: Callable, inputs: Any, *, eps: float = 1e-6, atol: float = 1
     return True
 
 
-def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-                  gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True, nondet_tol: float = 0.0,
-                  check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
-                  check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True, fast_mode: bool = False,
-                  masked: bool = False) -> bool:  # fmt: skip
+def gradgradcheck(
+    func: Callable,
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
     """Compares the second derivatives of a function with central differences of the first ones.
 
     - `func` (function of tensors): what is checked
@@ -123,9 +157,21 @@ def gradgradcheck(func: Callable, inputs: Any, grad_outputs: Any = None, *, eps:
         found = grad(roots, targets, args[len(inputs) :], create_graph=True, allow_unused=True)
         return tuple([g for g in found if g is not None])
 
-    return gradcheck(first_order, (*inputs, *cotangents), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
-                     check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
-                     check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, fast_mode=fast_mode)  # fmt: skip
+    return gradcheck(
+        first_order,
+        (*inputs, *cotangents),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        fast_mode=fast_mode,
+    )
 
 
 def _of_values(func: Callable, inputs: tuple) -> tuple[Callable, tuple]:
@@ -189,8 +235,12 @@ class _Check:
         for i in self.wanted:
             x = inputs[i]
             if x._data.dtype.itemsize // (2 if x._data.dtype in COMPLEX else 1) < 8:
-                warnings.warn(f"gradcheck: input {i} requires gradient and is not a double precision floating point or complex (it has dtype "
-                              f"{x.dtype}). Finite differences with eps={eps:g} will likely fail.", UserWarning, stacklevel=4)  # fmt: skip
+                warnings.warn(
+                    f"gradcheck: input {i} requires gradient and is not a double precision floating point or complex (it has dtype "
+                    f"{x.dtype}). Finite differences with eps={eps:g} will likely fail.",
+                    UserWarning,
+                    stacklevel=4,
+                )
             if (
                 0 in x._data.strides
                 and x._data.size > 1
@@ -239,8 +289,10 @@ class _Check:
         for k in self.wanted:
             for j, numeric in enumerate(self._numeric(k)):
                 if np.abs(numeric).max(initial=0.0) > self.atol:
-                    raise GradcheckError(f"Numerical gradient for function expected to be zero: output {j} changes with input {k}, "
-                                         "but does not require grad")  # fmt: skip
+                    raise GradcheckError(
+                        f"Numerical gradient for function expected to be zero: output {j} changes with input {k}, "
+                        "but does not require grad"
+                    )
 
     def _entries(self, k: int) -> Iterator[tuple]:
         """Every real degree of freedom of input k, as (index, unit)."""
@@ -267,8 +319,10 @@ class _Check:
                 or len(outputs) != len(self.outputs)
             ):
                 what = "shape" if o._data.shape != before._data.shape or len(outputs) != len(self.outputs) else "dtype"
-                raise AssertionError(f"Expected `func` to return outputs with the same {what} when inputs are perturbed, but output {j} "
-                                     f"went from {list(before._data.shape)}, {before.dtype} to {list(o._data.shape)}, {o.dtype}")  # fmt: skip
+                raise AssertionError(
+                    f"Expected `func` to return outputs with the same {what} when inputs are perturbed, but output {j} "
+                    f"went from {list(before._data.shape)}, {before.dtype} to {list(o._data.shape)}, {o.dtype}"
+                )
         return found
 
     def _differences(self, k: int, direction: Any) -> list:
@@ -313,8 +367,10 @@ class _Check:
         (g,) = grad([self.outputs[j]], [self.inputs[k]], [wrap(v)], retain_graph=True, allow_unused=True)
         (again,) = grad([self.outputs[j]], [self.inputs[k]], [wrap(v)], retain_graph=True, allow_unused=True)
         if g is not None and np.abs(g._data - again._data).max(initial=0.0) > self.nondet_tol:
-            raise GradcheckError(f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
-                                 f"different values (input {k}, output {j}). The tolerance for nondeterminism was {self.nondet_tol}.")  # fmt: skip
+            raise GradcheckError(
+                f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+                f"different values (input {k}, output {j}). The tolerance for nondeterminism was {self.nondet_tol}."
+            )
         if g is not None and g._data.shape != self.inputs[k]._data.shape:
             raise GradcheckError(
                 f"the gradient of input {k} has shape {list(g._data.shape)}, expected {list(self.inputs[k]._data.shape)}"
@@ -352,8 +408,10 @@ class _Check:
                     and b is not None
                     and not np.allclose(a._data, b._data, self.rtol, self.atol, equal_nan=True)
                 ):
-                    raise GradcheckError(f"Mismatch in tangent values for output with index: {j} when input: {k} has an undefined tangent value. "
-                                         f"Got: {b} but expected: {a}")  # fmt: skip
+                    raise GradcheckError(
+                        f"Mismatch in tangent values for output with index: {j} when input: {k} has an undefined tangent value. "
+                        f"Got: {b} but expected: {a}"
+                    )
 
     def _pushed_together(self, rng: np.random.Generator) -> None:
         """Tangents that forward mode pushes together, under vmap, agree with a loop."""
@@ -370,9 +428,11 @@ class _Check:
             try:
                 together = over_rows(push, [wrap(np.stack([r._data for r in rows]))], len(rows), transform=False)
             except RuntimeError as e:
-                raise GradcheckError(f"While computing batched gradients, got: {e}\n\ngradcheck or gradgradcheck failed while testing batched "
-                                     "forward-mode gradient computation: the function, or a jvp of its operations, does not run under vmap. "
-                                     "Pass check_batched_forward_grad=False to leave this out.") from e  # fmt: skip
+                raise GradcheckError(
+                    f"While computing batched gradients, got: {e}\n\ngradcheck or gradgradcheck failed while testing batched "
+                    "forward-mode gradient computation: the function, or a jvp of its operations, does not run under vmap. "
+                    "Pass check_batched_forward_grad=False to leave this out."
+                ) from e
             for n, row in enumerate(loop):
                 for j, (a, b) in enumerate(zip(together, row, strict=True)):
                     if not np.allclose(a._data[n], b._data, self.rtol, self.atol):
@@ -404,8 +464,10 @@ class _Check:
             i, m = np.unravel_index(np.argmax(np.abs(np.nan_to_num(analytic - numeric, nan=np.inf))), analytic.shape)
             where = f" is at element {_element(int(i), x)} of the input and {_element(int(m), out)} of the output"
             where = "" if what.startswith("projected") else where
-            worst = (f"\nThe largest difference{where}: numerical {numeric[i, m]:.10g}, analytical {analytic[i, m]:.10g} (relative tolerance "
-                     f"{self.rtol:g}, absolute {self.atol:g}).")  # fmt: skip
+            worst = (
+                f"\nThe largest difference{where}: numerical {numeric[i, m]:.10g}, analytical {analytic[i, m]:.10g} (relative tolerance "
+                f"{self.rtol:g}, absolute {self.atol:g})."
+            )
         if x._data.dtype in COMPLEX or out._data.dtype in COMPLEX:
             worst += "\nReal and imaginary parts of complex inputs and outputs count as elements of their own, in turn."
         part = ""
@@ -442,8 +504,10 @@ class _Check:
         outputs = [_Undefined.apply(self.outputs[j]) if j in absent else self.outputs[j] for j in self.live]
         for k, g in zip(self.wanted, self._zeros(outputs, absent), strict=True):
             if g is not None and np.any(g._data):
-                raise _undefined("Expected all input grads to be undefined or zero when all output grads are undefined or zero: the gradient of "
-                                     f"input {k} is not, while outputs {absent} have no gradient")  # fmt: skip
+                raise _undefined(
+                    "Expected all input grads to be undefined or zero when all output grads are undefined or zero: the gradient of "
+                    f"input {k} is not, while outputs {absent} have no gradient"
+                )
 
     def _zeros(self, outputs: list, absent: list) -> tuple:
         zeros = [wrap(np.zeros(o._data.shape, o._data.dtype)) for o in outputs]
@@ -452,8 +516,10 @@ class _Check:
         except (RuntimeError, TypeError, AttributeError) as e:
             if not absent:
                 raise
-            raise _undefined(f"Expected backward function to handle undefined output grads: with None for the gradients of outputs {absent} it "
-                                 f"raised {type(e).__name__}: {e}") from e  # fmt: skip
+            raise _undefined(
+                f"Expected backward function to handle undefined output grads: with None for the gradients of outputs {absent} it "
+                f"raised {type(e).__name__}: {e}"
+            ) from e
 
     def _scaled(self) -> None:
         """The gradients are linear in the cotangents: zero for zeros."""
@@ -482,9 +548,13 @@ class _Check:
 
 def _undefined(text: str) -> GradcheckError:
     """The error of a backward that does not take absent cotangents, after PyTorch's notice of how to do without the check."""
-    warnings.warn("Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break existing "
-                  'callers of this function. If this is true for you, you can call this function with "check_undefined_grad=False" to disable '
-                  "the feature", UserWarning, stacklevel=6)  # fmt: skip
+    warnings.warn(
+        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may break existing "
+        'callers of this function. If this is true for you, you can call this function with "check_undefined_grad=False" to disable '
+        "the feature",
+        UserWarning,
+        stacklevel=6,
+    )
     return GradcheckError(text)
 
 

@@ -40,8 +40,10 @@ class emit_nvtx:
 
     def __enter__(self) -> Self:
         if self.enabled:
-            raise RuntimeError("NVTX functions not installed. Are you sure you have a CUDA build? ferro computes on the CPU: "
-                               "`profiler.profile` measures operations")  # fmt: skip
+            raise RuntimeError(
+                "NVTX functions not installed. Are you sure you have a CUDA build? ferro computes on the CPU: "
+                "`profiler.profile` measures operations"
+            )
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -76,10 +78,23 @@ class profile(Observer):
         ['aten::exp', 'aten::sum', 'SumBackward0', 'ExpBackward0']
     """
 
-    def __init__(self, enabled: bool = True, *, use_cuda: bool = False, use_device: Any = None, record_shapes: bool = False,
-                 with_flops: bool = False, profile_memory: bool = False, with_stack: bool = False, with_modules: bool = False,
-                 use_kineto: bool = False, use_cpu: bool = True, experimental_config: Any = None, acc_events: bool = False,
-                 custom_trace_id_callback: Any = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        enabled: bool = True,
+        *,
+        use_cuda: bool = False,
+        use_device: Any = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Any = None,
+    ) -> None:
         self.enabled = enabled
         self.record_shapes, self.profile_memory, self.with_stack = record_shapes, profile_memory, with_stack
         self.function_events = EventList()
@@ -193,8 +208,18 @@ class profile(Observer):
             if e.stack:
                 args["at"] = e.stack[0]
             lane = lanes[e.thread]
-            events.append({"ph": "X", "cat": e.kind, "name": e.name, "pid": pid, "tid": lane, "ts": e.start / 1000,
-                           "dur": (e.end - e.start) / 1000, "args": args})  # fmt: skip
+            events.append(
+                {
+                    "ph": "X",
+                    "cat": e.kind,
+                    "name": e.name,
+                    "pid": pid,
+                    "tid": lane,
+                    "ts": e.start / 1000,
+                    "dur": (e.end - e.start) / 1000,
+                    "args": args,
+                }
+            )
             if e.kind == "forward" and e.sequence_nr >= 0:
                 forward[e.sequence_nr] = e
             elif e.kind == "backward" and e.sequence_nr in forward:

@@ -81,9 +81,16 @@ class EventList(list):
         """Everything added up."""
         return FunctionEventAvg("Total", "", list(self))
 
-    def table(self, sort_by: str | None = None, row_limit: int = 100, max_name_column_width: int = 55,
-              top_level_events_only: bool = False, header: str | None = None, max_src_column_width: int = 75,
-              max_shapes_column_width: int = 80) -> str:  # fmt: skip
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_name_column_width: int = 55,
+        top_level_events_only: bool = False,
+        header: str | None = None,
+        max_src_column_width: int = 75,
+        max_shapes_column_width: int = 80,
+    ) -> str:
         """The entries as text, sorted by one of cpu_time, cpu_time_total, self_cpu_time_total, cpu_memory_usage, count."""
         if sort_by is not None and sort_by not in _SORTS:
             raise ValueError(f"table: sort_by must be one of {', '.join(_SORTS)}, got {sort_by!r}")
@@ -97,15 +104,34 @@ class EventList(list):
         rows = [[*columns, *extra]]
         for e in entries[: row_limit if row_limit >= 0 else None]:
             name = e.key if len(e.key) <= max_name_column_width else f"{e.key[: max_name_column_width - 3]}..."
-            row = [name, e.kind, f"{100 * e.self_cpu_time_total / whole:.2f}%", _format_time(e.self_cpu_time_total), _format_time(e.cpu_time_total),
-                   _format_time(e.cpu_time), str(e.count)]  # fmt: skip
+            row = [
+                name,
+                e.kind,
+                f"{100 * e.self_cpu_time_total / whole:.2f}%",
+                _format_time(e.self_cpu_time_total),
+                _format_time(e.cpu_time_total),
+                _format_time(e.cpu_time),
+                str(e.count),
+            ]
             row += [str(e.cpu_memory_usage)] if "CPU Mem" in extra else []
             rows.append([*row, str(e.input_shapes)] if "Input Shapes" in extra else row)
         widths = [max(len(r[k]) for r in rows) for k in range(len(rows[0]))]
         rule = "  ".join("-" * w for w in widths)
         lines = ["  ".join(cell.rjust(w) for cell, w in zip(r, widths, strict=True)) for r in rows]
-        return "\n".join([*([header] if header else []), rule, lines[0], rule, *lines[1:], rule,
-                          f"Self CPU time total: {_format_time(sum(e.self_cpu_time_total for e in self))}"]) + "\n"  # fmt: skip
+        return (
+            "\n".join(
+                [
+                    *([header] if header else []),
+                    rule,
+                    lines[0],
+                    rule,
+                    *lines[1:],
+                    rule,
+                    f"Self CPU time total: {_format_time(sum(e.self_cpu_time_total for e in self))}",
+                ]
+            )
+            + "\n"
+        )
 
     __str__ = table
 

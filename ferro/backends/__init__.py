@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         openmp,
         opt_einsum,
         quantized,
-    )  # fmt: skip
+    )
 
 __all__ = [
     "cpu",

@@ -62,8 +62,14 @@ def flags(
         ...     print(ferro.backends.cudnn.enabled)
         False
     """
-    return set_for_a_while(sys.modules[__name__], enabled=enabled, benchmark=benchmark, deterministic=deterministic,
-                           fp32_precision=fp32_precision, allow_tf32=allow_tf32)  # fmt: skip
+    return set_for_a_while(
+        sys.modules[__name__],
+        enabled=enabled,
+        benchmark=benchmark,
+        deterministic=deterministic,
+        fp32_precision=fp32_precision,
+        allow_tf32=allow_tf32,
+    )
 
 
 class _CuDNN(types.ModuleType):

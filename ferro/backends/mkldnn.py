@@ -51,8 +51,9 @@ def flags(
         ...     print(ferro.backends.mkldnn.enabled)
         False
     """
-    return set_for_a_while(sys.modules[__name__], enabled=enabled, deterministic=deterministic,
-                           fp32_precision=fp32_precision)  # fmt: skip
+    return set_for_a_while(
+        sys.modules[__name__], enabled=enabled, deterministic=deterministic, fp32_precision=fp32_precision
+    )
 
 
 class verbose:

@@ -18,18 +18,26 @@ from ferro.cpu.shape import geometry, reach
 
 ALL = slice(None)
 
-ITEM = ("vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to "
-        "rewrite what you're doing with other operations. (A number is asked for, and every slice of the batch has another.)")  # fmt: skip
-CONTROL_FLOW = ("vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please "
-                "shout over at https://github.com/pytorch/functorch/issues/257 . (Every slice of the batch may decide otherwise; use "
-                "where() instead.)")  # fmt: skip
-IN_PLACE = ("vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more "
-            "elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try "
-            "to use out-of-place operators instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, "
-            "please file a bug report instead.")  # fmt: skip
-DYNAMIC = ("vmap: We do not support batching operators that can output dynamic shape. Here the shape of the result depends on the data ({}): "
-           "This operation has data-dependent output shape and is not supported inside of vmap; every slice of the batch may have another. "
-           "Compute with masks of a fixed shape instead.")  # fmt: skip
+ITEM = (
+    "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to "
+    "rewrite what you're doing with other operations. (A number is asked for, and every slice of the batch has another.)"
+)
+CONTROL_FLOW = (
+    "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please "
+    "shout over at https://github.com/pytorch/functorch/issues/257 . (Every slice of the batch may decide otherwise; use "
+    "where() instead.)"
+)
+IN_PLACE = (
+    "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more "
+    "elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try "
+    "to use out-of-place operators instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, "
+    "please file a bug report instead."
+)
+DYNAMIC = (
+    "vmap: We do not support batching operators that can output dynamic shape. Here the shape of the result depends on the data ({}): "
+    "This operation has data-dependent output shape and is not supported inside of vmap; every slice of the batch may have another. "
+    "Compute with masks of a fixed shape instead."
+)
 
 
 class NotPlain(RuntimeError):
@@ -121,8 +129,10 @@ class Batched:
         raise NotPlain(CONTROL_FLOW)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotPlain("vmap: this operation reads the numbers of a tensor outside of what can be batched (as .numpy() and .tolist() do); in a "
-                       "function under vmap the tensor stands for every slice of the batch at once. Call it outside of vmap.")  # fmt: skip
+        raise NotPlain(
+            "vmap: this operation reads the numbers of a tensor outside of what can be batched (as .numpy() and .tolist() do); in a "
+            "function under vmap the tensor stands for every slice of the batch at once. Call it outside of vmap."
+        )
 
     # -- NumPy's protocols, operators, methods -------------------------------------------------------------------------
 
@@ -156,9 +166,21 @@ class Batched:
 
 def _operators() -> None:
     """Gives Batched Python's operators, which are NumPy's ufuncs."""
-    binary = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
-              "mod": np.remainder, "pow": np.power, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
-              "lshift": np.left_shift, "rshift": np.right_shift, "matmul": np.matmul}  # fmt: skip
+    binary = {
+        "add": np.add,
+        "sub": np.subtract,
+        "mul": np.multiply,
+        "truediv": np.true_divide,
+        "floordiv": np.floor_divide,
+        "mod": np.remainder,
+        "pow": np.power,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+        "lshift": np.left_shift,
+        "rshift": np.right_shift,
+        "matmul": np.matmul,
+    }
     compare = {
         "eq": np.equal,
         "ne": np.not_equal,

@@ -10,14 +10,22 @@ from ferro.batched.array import batch, has, levels_of, top
 from ferro.batched.levels import Level
 from ferro.batched.rules import sliced, stacked
 
-ERROR = ("vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness flags on vmap or "
-         "perform the randomness operation out of vmap")  # fmt: skip
-ERROR_OF_ROWS = ("vmap: We do not yet support calling random operations inside of vmap. Please perform random operations outside of vmap as a "
-                 "workaround (gradients or tangents are being computed for several rows at once)")  # fmt: skip
-SAME_OF_BATCHED = ("Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch (the numbers "
-                   "are drawn with parameters that differ from slice to slice)")  # fmt: skip
-IN_PLACE = ("vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this is "
-            "necessary for your usage, please file an issue with functorch.")  # fmt: skip
+ERROR = (
+    "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness flags on vmap or "
+    "perform the randomness operation out of vmap"
+)
+ERROR_OF_ROWS = (
+    "vmap: We do not yet support calling random operations inside of vmap. Please perform random operations outside of vmap as a "
+    "workaround (gradients or tangents are being computed for several rows at once)"
+)
+SAME_OF_BATCHED = (
+    "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch (the numbers "
+    "are drawn with parameters that differ from slice to slice)"
+)
+IN_PLACE = (
+    "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same randomness. If this is "
+    "necessary for your usage, please file an issue with functorch."
+)
 
 
 def drawing(numbers: Any, levels: tuple[Level, ...]) -> Any:
@@ -54,8 +62,11 @@ class Draws:
                 raise RuntimeError(SAME_OF_BATCHED)
             return method(*args, **kwargs)
         results = [method(*sliced(args, level, i), **sliced(kwargs, level, i)) for i in range(level.size)]
-        return stacked("random", [np.asarray(r) if np.isscalar(r) else r for r in results], level) if results else batch(
-            np.empty((0, *np.shape(method(*args, **kwargs)))), level)  # fmt: skip
+        return (
+            stacked("random", [np.asarray(r) if np.isscalar(r) else r for r in results], level)
+            if results
+            else batch(np.empty((0, *np.shape(method(*args, **kwargs)))), level)
+        )
 
 
 def check_unbatched(array: Any, levels: tuple[Level, ...]) -> None:

@@ -14,12 +14,22 @@ UNARY = """abs acos acosh airy_ai airy_ai_prime angle asin asinh atan atanh bess
     spherical_bessel_j0 sqrt tan tanh trunc copy contiguous"""
 declare(**each("e", UNARY))
 # with parameters that are numbers
-declare(**each("e - ...", """bessel_i_of_order bessel_ie_of_order bessel_j_of_order spherical_j_of_order elu gelu hardshrink hardtanh
-    leaky_relu logit nan_to_num round softplus softshrink threshold cast"""))  # fmt: skip
-declare(**each("e e", """atan2 complex copysign cos_vjp div_floor div_trunc floor_divide gcd lcm fmax fmin fmod heaviside hypot igamma igammac
+declare(
+    **each(
+        "e - ...",
+        """bessel_i_of_order bessel_ie_of_order bessel_j_of_order spherical_j_of_order elu gelu hardshrink hardtanh
+    leaky_relu logit nan_to_num round softplus softshrink threshold cast""",
+    )
+)
+declare(
+    **each(
+        "e e",
+        """atan2 complex copysign cos_vjp div_floor div_trunc floor_divide gcd lcm fmax fmin fmod heaviside hypot igamma igammac
     ldexp logaddexp logaddexp2 logical_and logical_or logical_xor maximum minimum mish_vjp nextafter polar power relu_vjp
     remainder sigmoid_vjp silu_vjp sin_vjp tanh_vjp xlog1py xlogy zeta chebyshev_polynomial_t hermite_polynomial_h
-    hermite_polynomial_he standard_gamma_grad"""))  # fmt: skip
+    hermite_polynomial_he standard_gamma_grad""",
+    )
+)
 declare(**each("e e e", "addcmul clamp dirichlet_grad lerp where masked_fill"))
 declare(**each("e e - ...", "gelu_vjp softplus_vjp laguerre gegenbauer gegenbauer_pair"))
 declare(addcmul="e e e e", polygamma="- e", prelu="e e")

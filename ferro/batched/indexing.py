@@ -96,8 +96,10 @@ def _slice_place(f: Callable, level: Level, g: Any, shape: tuple, key: tuple) ->
 def _along(index: Batched, shape: tuple, dim: int) -> Any:
     """A batched index of one dimension as one that has all dimensions of `shape` (that of all slices)."""
     p = index.physical
-    return np.broadcast_to(p.reshape((len(p), *(1,) * (dim - 1), -1, *(1,) * (len(shape) - dim - 1))),
-                           (*shape[:dim], p.shape[-1], *shape[dim + 1 :]))  # fmt: skip
+    return np.broadcast_to(
+        p.reshape((len(p), *(1,) * (dim - 1), -1, *(1,) * (len(shape) - dim - 1))),
+        (*shape[:dim], p.shape[-1], *shape[dim + 1 :]),
+    )
 
 
 @rule("index_select")

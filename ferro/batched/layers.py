@@ -11,8 +11,19 @@ from ferro.batched.array import Batched, aligned, batch, fronted, has
 from ferro.batched.levels import Level
 from ferro.batched.rules import call, declare, rebatched, rule
 
-declare(avg_pool="x - ...", max_pool="x - ...", adaptive_avg="x -", adaptive_max="x -", avg_spread="x - ...", pool_gather="x x -",
-        adaptive_avg_spread="x -", pool_scatter="x x -", unpool="x x -", resample="x -", resample_spread="x -")  # fmt: skip
+declare(
+    avg_pool="x - ...",
+    max_pool="x - ...",
+    adaptive_avg="x -",
+    adaptive_max="x -",
+    avg_spread="x - ...",
+    pool_gather="x x -",
+    adaptive_avg_spread="x -",
+    pool_scatter="x x -",
+    unpool="x x -",
+    resample="x -",
+    resample_spread="x -",
+)
 
 
 # -- convolutions ------------------------------------------------------------------------------------------------------
@@ -204,8 +215,10 @@ def _batch_norm_vjp(
         eps,
         needs,
     )
-    return (None if gx is None else _from_channels(gx, level),
-            *[None if k is None else batch(k.reshape((level.size, -1)), level) for k in rest])  # fmt: skip
+    return (
+        None if gx is None else _from_channels(gx, level),
+        *[None if k is None else batch(k.reshape((level.size, -1)), level) for k in rest],
+    )
 
 
 @rule("attention")

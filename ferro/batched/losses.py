@@ -61,8 +61,18 @@ def _cross_entropy(
 
 
 @rule("cross_entropy_vjp")
-def _cross_entropy_vjp(f: Callable, level: Level, g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float,
-                       kept: Any) -> Any:  # fmt: skip
+def _cross_entropy_vjp(
+    f: Callable,
+    level: Level,
+    g: Any,
+    x: Any,
+    target: Any,
+    weight: Any,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+    kept: Any,
+) -> Any:
     if not _fits(level, weight, smoothing):
         return NotImplemented
     g = _shared(g, target, lambda: _total(target, weight, ignore_index, x.dtype), reduction)
@@ -73,8 +83,17 @@ def _cross_entropy_vjp(f: Callable, level: Level, g: Any, x: Any, target: Any, w
 
 
 @rule("cross_entropy_share")
-def _cross_entropy_share(f: Callable, level: Level, target: Any, weight: Any, shape: tuple, dtype: Any, ignore_index: int, reduction: str,
-                         smoothing: float) -> Any:  # fmt: skip
+def _cross_entropy_share(
+    f: Callable,
+    level: Level,
+    target: Any,
+    weight: Any,
+    shape: tuple,
+    dtype: Any,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+) -> Any:
     if not _fits(level, weight, smoothing):
         return NotImplemented
     found = _slices(

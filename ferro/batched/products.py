@@ -105,11 +105,26 @@ def _contract(f: Callable, level: Level, x: Any, y: Any, x_labels: tuple, y_labe
     return batch(f(x, y, x_labels, y_labels, (label, *out_labels)), level)
 
 
-declare(**each("m", "cholesky cholesky_ex inv inv_ex det slogdet matrix_exp geqrf lu_factor eig_factors eigvals svdvals polar_factor "
-                    "nuclear_norm ldl_blocks ldl_exchanges"))  # fmt: skip
-declare(**each("m -", "eigh_factors eigvalsh svd_factors qr_factors svdvals_kept"), eigvalsh_kept="m - -", ldl_factor="m -",
-        householder_product="x x", solve="m m -", solve_lu="m m -", solve_tri="m m - - -", lu_packed_solve="m x m - -",
-        ormqr="m x m - -", ldl_below="x m", ldl_multipliers="x x -")  # fmt: skip
+declare(
+    **each(
+        "m",
+        "cholesky cholesky_ex inv inv_ex det slogdet matrix_exp geqrf lu_factor eig_factors eigvals svdvals polar_factor "
+        "nuclear_norm ldl_blocks ldl_exchanges",
+    )
+)
+declare(
+    **each("m -", "eigh_factors eigvalsh svd_factors qr_factors svdvals_kept"),
+    eigvalsh_kept="m - -",
+    ldl_factor="m -",
+    householder_product="x x",
+    solve="m m -",
+    solve_lu="m m -",
+    solve_tri="m m - - -",
+    lu_packed_solve="m x m - -",
+    ormqr="m x m - -",
+    ldl_below="x m",
+    ldl_multipliers="x x -",
+)
 
 
 @rule("swap_rows")

@@ -80,8 +80,21 @@ def method(x: Batched, name: str) -> Any:
     )
 
 
-_CHANGING = ("sort", "partition", "put", "resize", "setfield", "setflags", "itemset", "byteswap", "dump", "tofile", "data",
-             "flat", "getfield")  # fmt: skip
+_CHANGING = (
+    "sort",
+    "partition",
+    "put",
+    "resize",
+    "setfield",
+    "setflags",
+    "itemset",
+    "byteswap",
+    "dump",
+    "tofile",
+    "data",
+    "flat",
+    "getfield",
+)
 
 
 # -- rules -------------------------------------------------------------------------------------------------------------
@@ -105,8 +118,23 @@ def _elementwise(f: Any) -> None:
     FUNCTIONS[f] = rule
 
 
-for _f in (np.where, np.nan_to_num, np.angle, np.sinc, np.isclose, np.real, np.imag, np.around, np.round, np.i0, np.isneginf, np.isposinf,
-           np.isreal, np.iscomplex, np.fix):  # fmt: skip
+for _f in (
+    np.where,
+    np.nan_to_num,
+    np.angle,
+    np.sinc,
+    np.isclose,
+    np.real,
+    np.imag,
+    np.around,
+    np.round,
+    np.i0,
+    np.isneginf,
+    np.isposinf,
+    np.isreal,
+    np.iscomplex,
+    np.fix,
+):
     _elementwise(_f)
 
 
@@ -257,8 +285,13 @@ def _atleast_1d(*arys: Any) -> Any:
 def _stack(arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
     arrays = list(arrays)
     level: Any = top(arrays)
-    return batch(np.stack([fronted(np.asarray(a) if not isinstance(a, Batched) else a, level) for a in arrays],
-                          axis + 1 if axis >= 0 else axis), level)  # fmt: skip
+    return batch(
+        np.stack(
+            [fronted(np.asarray(a) if not isinstance(a, Batched) else a, level) for a in arrays],
+            axis + 1 if axis >= 0 else axis,
+        ),
+        level,
+    )
 
 
 @_of(np.concatenate)

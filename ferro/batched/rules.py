@@ -195,8 +195,12 @@ def say_loop(name: str) -> None:
     """Warns, once, that a function runs as a loop."""
     if name not in _warned and name not in QUIET:
         _warned.add(name)
-        warnings.warn(f"There is a performance drop because we have not yet implemented the batching rule for {name}: under vmap it runs as a loop "
-                      "over the slices of the batch.", UserWarning, stacklevel=4)  # fmt: skip
+        warnings.warn(
+            f"There is a performance drop because we have not yet implemented the batching rule for {name}: under vmap it runs as a loop "
+            "over the slices of the batch.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def stacked(name: str, results: list, level: Level) -> Any:

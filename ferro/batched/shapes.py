@@ -15,8 +15,19 @@ from ferro.cpu.shape import strided
 _VIEWS = """reshape permute transpose expand unsqueeze squeeze select narrow split unbind diagonal windows bit_view real imag
     as_strided slice_get as_complex view_as_complex view_as_real"""
 SHARING.update(_VIEWS.split())
-declare(narrow="x d - -", split="x - d", unbind="x d", select="x d -", reshape="x s", view_as_complex="e",
-        view_as_real="e", as_complex="e", new_zeros="x s", zeros_like="x", ones_like="x")  # fmt: skip
+declare(
+    narrow="x d - -",
+    split="x - d",
+    unbind="x d",
+    select="x d -",
+    reshape="x s",
+    view_as_complex="e",
+    view_as_real="e",
+    as_complex="e",
+    new_zeros="x s",
+    zeros_like="x",
+    ones_like="x",
+)
 
 
 @rule("permute")
@@ -126,14 +137,30 @@ def _diag_embed(f: Any, level: Any, x: Any, offset: int, dim1: int, dim2: int) -
 
 # -- along dimensions --------------------------------------------------------------------------------------------------
 
-declare(**each("x D -", "all amax amin aminmax any logsumexp mean nansum sum"), count_nonzero="x D",
-        var="x D - -", std="x D - -", var_mean="x D - -", std_mean="x D - -", vector_norm="x - D -", tie_weights="x x D -")  # fmt: skip
+declare(
+    **each("x D -", "all amax amin aminmax any logsumexp mean nansum sum"),
+    count_nonzero="x D",
+    var="x D - -",
+    std="x D - -",
+    var_mean="x D - -",
+    std_mean="x D - -",
+    vector_norm="x - D -",
+    tie_weights="x x D -",
+)
 declare(
     **each("x d -", "max_dim min_dim median_dim nanmedian_dim mode sort argsort"), kthvalue="x - d -", topk="x - d -"
 )
 declare(**each("x d", "cummax cummin cumprod cumsum cumsum_vjp logcumsumexp log_softmax softmax"))
-declare(cumprod_others="x x x d", softmax_vjp="x x d", log_softmax_vjp="x x d", picked_sum="x d x", value_gather="x d x -",
-        value_scatter="x s d x -", affine_scan="x x d -", shift="x - d -")  # fmt: skip
+declare(
+    cumprod_others="x x x d",
+    softmax_vjp="x x d",
+    log_softmax_vjp="x x d",
+    picked_sum="x d x",
+    value_gather="x d x -",
+    value_scatter="x s d x -",
+    affine_scan="x x d -",
+    shift="x - d -",
+)
 declare(windows_add="x s d - -")
 declare(fft_bins="x d - -", fft_c2c="x D - -", fft_c2r="x D - - -", fft_r2c="x D - -")
 
@@ -173,5 +200,8 @@ def _cross(f: Any, level: Any, x: Any, y: Any, dim: int) -> Any:
 def _searchsorted(f: Any, level: Any, boundaries: Any, x: Any, right: bool) -> Any:
     if not has(boundaries, level) and boundaries.ndim == 1:
         return batch(f(boundaries, x.physical, right), level)
-    return NotImplemented if not (boundaries.ndim and x.ndim == boundaries.ndim) else batch(
-        f(fronted(boundaries, level), fronted(x, level), right), level)  # fmt: skip
+    return (
+        NotImplemented
+        if not (boundaries.ndim and x.ndim == boundaries.ndim)
+        else batch(f(fronted(boundaries, level), fronted(x, level), right), level)
+    )

@@ -214,8 +214,10 @@ def _check_sum(total: Any, gx: Any) -> None:
 
 def _refuse_overlap(grad: Any) -> None:
     if grad.size and any(s == 0 and n > 1 for s, n in zip(grad.strides, grad.shape, strict=True)):
-        raise RuntimeError("backward: a gradient cannot be added to a .grad of which more than one element refers to a single memory location (it "
-                           "was expanded). Please clone() the tensor before assigning it to .grad.")  # fmt: skip
+        raise RuntimeError(
+            "backward: a gradient cannot be added to a .grad of which more than one element refers to a single memory location (it "
+            "was expanded). Please clone() the tensor before assigning it to .grad."
+        )
 
 
 def _laid_out(gx: Any, like: Any) -> Any:

@@ -13,7 +13,7 @@ from ferro.batched.levels import ALIVE
 from ferro.core import backend, dtypes, tape
 from ferro.core.arguments import unlike
 from ferro.core.backend import DEVICES, HOST, xp_of
-from ferro.core.base import (  # fmt: skip
+from ferro.core.base import (
     LEAF,
     Lost,
     Packed,
@@ -397,8 +397,10 @@ def together(op: Op, xp: Any, xs: tuple, arrays: list) -> tuple:
     for i, a in enumerate(arrays):
         if type(a) is HOST:
             if a.ndim or history(xs[i]) is not None:
-                raise RuntimeError(f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
-                                   f"{xp.device} and cpu! Bring one to the other with .to(device).")  # fmt: skip
+                raise RuntimeError(
+                    f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
+                    f"{xp.device} and cpu! Bring one to the other with .to(device)."
+                )
             arrays[i] = bring(a)
             xs = (*xs[:i], wrap(arrays[i]), *xs[i + 1 :])
     return xs, arrays
@@ -521,8 +523,10 @@ def guard(node: Node, v: Any) -> None:
     """Notes the version at which a node saved an input whose storage has been changed before."""
     if v.inference:
         made = f" (this one was made under {v.lost})" if v.lost is not None else ""
-        raise RuntimeError(f"{node.plan.op.name}: Inference tensors cannot be saved for backward{made}. To work around you can make a clone to "
-                           "get a normal tensor and use it in autograd.")  # fmt: skip
+        raise RuntimeError(
+            f"{node.plan.op.name}: Inference tensors cannot be saved for backward{made}. To work around you can make a clone to "
+            "get a normal tensor and use it in autograd."
+        )
     meta = node_meta(node)
     if meta.guards is None:
         meta.guards = []
@@ -592,8 +596,10 @@ def _packed(value: Any, pack: Any, unpack: Any) -> Any:
     with switched(grad=False, pack=()):
         kept = pack(t)
     if (0 if t._counter is None else t._counter.n) != before:
-        raise RuntimeError("A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
-                           "pack hook can not be modified by in-place operations.")  # fmt: skip
+        raise RuntimeError(
+            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to "
+            "pack hook can not be modified by in-place operations."
+        )
     return Packed(kept, unpack, address(t) if t is value else None, tangents_of(t) if t._meta is not None else None)
 
 
@@ -667,8 +673,10 @@ def operands(name: str, *given: Any) -> list:
         elif isinstance(g, np.generic):
             found.append(of_array(name, g))
         elif isinstance(g, HOST):
-            raise TypeError(f"{name}(): argument {'input' if not found else 'other'!r} (position {len(found) + 1}) must be Tensor, not "
-                            "numpy.ndarray; from_numpy(array) makes one of it")  # fmt: skip
+            raise TypeError(
+                f"{name}(): argument {'input' if not found else 'other'!r} (position {len(found) + 1}) must be Tensor, not "
+                "numpy.ndarray; from_numpy(array) makes one of it"
+            )
         else:
             raise TypeError(f"{name}: expected a tensor or a number, got {type(g).__name__}")
     if len(tensors) == len(given):
@@ -679,8 +687,11 @@ def operands(name: str, *given: Any) -> list:
         dtype = dtypes.result_np(found)
         return [constant(g, dtype) for g in found]
     if len(tensors) == 1 and len(given) == 2:
-        dtype = _with_number(tensors[0]._data, next(g for g in found if not isinstance(g, TensorBase))) if not isinstance(
-            found[0], TensorBase) or not isinstance(found[1], TensorBase) else None  # fmt: skip
+        dtype = (
+            _with_number(tensors[0]._data, next(g for g in found if not isinstance(g, TensorBase)))
+            if not isinstance(found[0], TensorBase) or not isinstance(found[1], TensorBase)
+            else None
+        )
     else:
         dtype = dtypes.result_np([g._data if isinstance(g, TensorBase) else g for g in found])
     return [g if isinstance(g, TensorBase) else constant(g, dtype) for g in found]

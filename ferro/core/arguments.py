@@ -63,8 +63,10 @@ def sizes(name: str, given: tuple) -> tuple[int, ...]:
         try:
             found.append(operator.index(s))
         except TypeError:
-            raise TypeError(f"{name}(): argument 'size' (position 1) must be tuple of ints, but found element of type {type(s).__name__} at pos "
-                            f"{at}: sizes must be integers, got {given!r}") from None  # fmt: skip
+            raise TypeError(
+                f"{name}(): argument 'size' (position 1) must be tuple of ints, but found element of type {type(s).__name__} at pos "
+                f"{at}: sizes must be integers, got {given!r}"
+            ) from None
     return tuple(found)
 
 
@@ -134,8 +136,10 @@ def unlike(name: str, shapes: list) -> Exception:
         have, other = ([1] * (n - len(s)) + list(s) for s in (have, shape))
         for d in range(n - 1, -1, -1):
             if have[d] != other[d] and 1 not in (have[d], other[d]):
-                return RuntimeError(f"{name}: {shown}: The size of tensor a ({have[d]}) must match the size of tensor b ({other[d]}) at "
-                                    f"non-singleton dimension {d}")  # fmt: skip
+                return RuntimeError(
+                    f"{name}: {shown}: The size of tensor a ({have[d]}) must match the size of tensor b ({other[d]}) at "
+                    f"non-singleton dimension {d}"
+                )
             have[d] = other[d] if have[d] == 1 else have[d]
     return RuntimeError(f"{name}: {shown}")
 
@@ -151,8 +155,10 @@ def real_number(name: str, argument: str, value: Any) -> Any:
         return value._data.item()
     if isinstance(value, (float, int)) or (hasattr(value, "__float__") and not isinstance(value, TensorBase)):
         return value
-    raise TypeError(f"{name}(): argument '{argument}' must be float, not {type(value).__name__}"
-                    + (", one with dimensions or a history" if isinstance(value, TensorBase) else ""))  # fmt: skip
+    raise TypeError(
+        f"{name}(): argument '{argument}' must be float, not {type(value).__name__}"
+        + (", one with dimensions or a history" if isinstance(value, TensorBase) else "")
+    )
 
 
 def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
@@ -171,11 +177,15 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
     need_tensor(name, "out", out)
     refuse_overlap(f"{name}(out=)", out, inputs)
     if is_grad_enabled() and (history(result) is not None or history(out) is not None):
-        raise RuntimeError(f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                           "arguments requires grad.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
     if is_inference(out) and not is_inference_mode_enabled():
-        raise RuntimeError(f"{name}(out=): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
-                           "to get a normal tensor before doing inplace update.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(out=): Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone "
+            "to get a normal tensor before doing inplace update."
+        )
     if current().level and (tangents_of(result) or tangents_of(out)):
         raise NotImplementedError(
             f"Trying to use forward AD with {name} that does not support it because it is an out= function (functions with out=... arguments "
@@ -200,8 +210,10 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
         ):
             out.as_strided_(data.shape, [s // data.itemsize for s in data.strides])  # without gaps: in that order, too
     if is_expanded(out._data):
-        raise RuntimeError(f"{name}(out=): unsupported operation: more than one element of the written-to tensor refers to a single "
-                           "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(out=): unsupported operation: more than one element of the written-to tensor refers to a single "
+            "memory location. Please clone() the tensor before performing the operation."
+        )
     announce(out._data)
     out._data[...] = result._data
     bump(out, f"{name}(out=)")

@@ -141,8 +141,11 @@ class Lost(Meta):
             self.op = None if node is None or node is LEAF else node.plan.op  # that made the tensor; None for a leaf
 
     def __str__(self) -> str:
-        why = self.why if self.dtype is None else (
-            f"{self.why}(), whose {dtypes.FROM_NUMPY[self.dtype].name} result has no gradient,")  # fmt: skip
+        why = (
+            self.why
+            if self.dtype is None
+            else (f"{self.why}(), whose {dtypes.FROM_NUMPY[self.dtype].name} result has no gradient,")
+        )
         source = "" if self.op is None else f", a result of '{self.op.name}'"
         source = (
             f" (shape {list(self.shape)}{source or ', a leaf that requires grad'})" if self.shape is not None else ""
@@ -246,8 +249,10 @@ def watch(t: TensorBase, v: Version) -> Version:
         node = node.node
     if node.plan.keeps_out and any(k in kept for k in node.plan.kinds):
         meta = node_meta(node)
-        if meta.packed and (type(node.saved) is not tuple or any(
-                k in kept and not isinstance(s, HOST) for s, k in zip(node.saved, node.plan.kinds, strict=True))):  # fmt: skip
+        if meta.packed and (
+            type(node.saved) is not tuple
+            or any(k in kept and not isinstance(s, HOST) for s, k in zip(node.saved, node.plan.kinds, strict=True))
+        ):
             return v  # the result is freed, or in the hands of a saved-tensor hook
         if meta.guards is None:
             meta.guards = []
@@ -551,9 +556,11 @@ def _check_attached(node: Any, i: int, t: TensorBase) -> None:
     plan = node.plan
     k = plan.op.inputs.index(plan.names[i]) if plan.names[i] in plan.op.inputs else None
     if k in plan.indices and node.edges[plan.indices.index(k)] is not t:
-        raise RuntimeError(f"Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): input {k} of '{plan.op.name}' "
-                           f"({node.name()}), of shape {list(t._data.shape)}{at(node.place)}. A derivative of its gradient needs the history that "
-                           "is gone; use .detach() out of place instead.")  # fmt: skip
+        raise RuntimeError(
+            f"Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): input {k} of '{plan.op.name}' "
+            f"({node.name()}), of shape {list(t._data.shape)}{at(node.place)}. A derivative of its gradient needs the history that "
+            "is gone; use .detach() out of place instead."
+        )
 
 
 def _result(node: Any, data: Any, where: Any, index: int) -> TensorBase:

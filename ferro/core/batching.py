@@ -36,10 +36,20 @@ def _left(x: Any, level: Level, dim: int) -> Any:
     return np.moveaxis(p, 0, dim) if dim else p
 
 
-ENTER = Op("vmap_enter", lambda xp, x, /, level, dim: _entered(x, level, dim), kind=LINEAR, view=True,
-           x=lambda xp, g, level, dim: leave(g, level, dim))  # fmt: skip
-LEAVE = Op("vmap_leave", lambda xp, x, /, level, dim: _left(x, level, dim), kind=LINEAR, view=True,
-           x=lambda xp, g, level, dim: enter(g, level, dim))  # fmt: skip
+ENTER = Op(
+    "vmap_enter",
+    lambda xp, x, /, level, dim: _entered(x, level, dim),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, level, dim: leave(g, level, dim),
+)
+LEAVE = Op(
+    "vmap_leave",
+    lambda xp, x, /, level, dim: _left(x, level, dim),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, level, dim: enter(g, level, dim),
+)
 
 
 def enter(x: Any, level: Level, dim: int) -> Any:

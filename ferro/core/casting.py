@@ -20,14 +20,38 @@ from ferro.core.primitives import CAST
 P = ParamSpec("P")
 T = TypeVar("T")
 
-LOW = frozenset((
-    "addbmm", "addmm", "baddbmm", "bmm", "conv", "conv_input", "conv_transpose", "convolution", "einsum", "linear", "linear_map",
-    "matmul", "mm", "scaled_dot_product_attention",
-))  # fmt: skip
-FULL = frozenset((
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "ctc_loss", "huber_loss", "l1_loss", "mse_loss",
-    "nll_loss", "prod", "smooth_l1_loss",
-))  # fmt: skip
+LOW = frozenset(
+    (
+        "addbmm",
+        "addmm",
+        "baddbmm",
+        "bmm",
+        "conv",
+        "conv_input",
+        "conv_transpose",
+        "convolution",
+        "einsum",
+        "linear",
+        "linear_map",
+        "matmul",
+        "mm",
+        "scaled_dot_product_attention",
+    )
+)
+FULL = frozenset(
+    (
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "cross_entropy",
+        "ctc_loss",
+        "huber_loss",
+        "l1_loss",
+        "mse_loss",
+        "nll_loss",
+        "prod",
+        "smooth_l1_loss",
+    )
+)
 _SINGLE = np.dtype(np.float32)
 
 
@@ -41,11 +65,16 @@ def cast_inputs(op: Any, xs: tuple, low: Any) -> tuple:
 
 def _cast(xs: Any, dtype: Any) -> tuple:
     """Tensors, also in lists and tuples, as another precision."""
-    return tuple([
-        backend.apply(CAST, (x,), (dtype,)) if _differs(x, dtype)
-        else type(x)(_cast(x, dtype)) if type(x) in (list, tuple)
-        else x for x in xs
-    ])  # fmt: skip
+    return tuple(
+        [
+            backend.apply(CAST, (x,), (dtype,))
+            if _differs(x, dtype)
+            else type(x)(_cast(x, dtype))
+            if type(x) in (list, tuple)
+            else x
+            for x in xs
+        ]
+    )
 
 
 def lowered(*xs: Any) -> tuple:

@@ -38,8 +38,10 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """
     for name, given in (("'mode' (position 1)", mode), ("'warn_only'", warn_only)):
         if not isinstance(given, bool):
-            raise TypeError(f"use_deterministic_algorithms: _set_deterministic_algorithms(): argument {name} must be bool, not "
-                            f"{type(given).__name__}")  # fmt: skip
+            raise TypeError(
+                f"use_deterministic_algorithms: _set_deterministic_algorithms(): argument {name} must be bool, not "
+                f"{type(given).__name__}"
+            )
     SWITCHES.level, SWITCHES.warn_only = 0 if not mode else 1 if warn_only else 2, warn_only
 
 

@@ -11,8 +11,28 @@ _ENTERED: ContextVar[tuple[device, ...]] = ContextVar("ferro_devices_entered", d
 
 
 # PyTorch's names; which of them there is says `check`.
-TYPES = ("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps",
-         "meta", "hpu", "mtia", "privateuseone")  # fmt: skip
+TYPES = (
+    "cpu",
+    "cuda",
+    "ipu",
+    "xpu",
+    "mkldnn",
+    "opengl",
+    "opencl",
+    "ideep",
+    "hip",
+    "ve",
+    "fpga",
+    "maia",
+    "xla",
+    "lazy",
+    "vulkan",
+    "mps",
+    "meta",
+    "hpu",
+    "mtia",
+    "privateuseone",
+)
 
 
 class device:
@@ -115,12 +135,16 @@ def check(given: Any) -> device:
         return CPU
     d = device(given) if not isinstance(given, device) else given
     if d.type in ("cuda", "xpu"):
-        raise NoDeviceError(f"Torch not compiled with {d.type.upper()} enabled: device {str(d)!r} is not available: this build of ferro "
-                            f"computes on the CPU. Ask {d.type}.is_available() first")  # fmt: skip
+        raise NoDeviceError(
+            f"Torch not compiled with {d.type.upper()} enabled: device {str(d)!r} is not available: this build of ferro "
+            f"computes on the CPU. Ask {d.type}.is_available() first"
+        )
     if d.type == "meta":
-        raise RuntimeError("device 'meta' is not available: ferro has no tensors without numbers. Make the model on the CPU, or with "
-                           "nn.utils.skip_init, which leaves its numbers unset; load_state_dict(state, assign=True) takes the loaded "
-                           "tensors themselves")  # fmt: skip
+        raise RuntimeError(
+            "device 'meta' is not available: ferro has no tensors without numbers. Make the model on the CPU, or with "
+            "nn.utils.skip_init, which leaves its numbers unset; load_state_dict(state, assign=True) takes the loaded "
+            "tensors themselves"
+        )
     if d.type != "cpu":
         raise RuntimeError(f"device {str(d)!r} is not available: this build of ferro computes on the CPU")
     return d

@@ -110,8 +110,23 @@ ABSENT = (
     float8_e5m2fnuz,
 )
 
-ALL = (bool_, uint8, int8, int16, int32, int64, uint16, uint32, uint64, float16, bfloat16, float32, float64, complex64,
-       complex128)  # fmt: skip
+ALL = (
+    bool_,
+    uint8,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint16,
+    uint32,
+    uint64,
+    float16,
+    bfloat16,
+    float32,
+    float64,
+    complex64,
+    complex128,
+)
 FROM_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}
 INEXACT = frozenset(d.np for d in ALL if d.category >= 2)
 COMPLEX = frozenset(d.np for d in ALL if d.category == 3)
@@ -119,11 +134,22 @@ HALF = frozenset((float16.np, BFLOAT16))
 
 
 _TYPE_NAMES = {
-    float64: "Double", float32: "Float", float16: "Half", bfloat16: "BFloat16",
-    int64: "Long", int32: "Int", int16: "Short", int8: "Char", uint8: "Byte",
-    uint16: "UInt16", uint32: "UInt32", uint64: "UInt64", bool_: "Bool",
-    complex64: "ComplexFloat", complex128: "ComplexDouble",
-}  # fmt: skip
+    float64: "Double",
+    float32: "Float",
+    float16: "Half",
+    bfloat16: "BFloat16",
+    int64: "Long",
+    int32: "Int",
+    int16: "Short",
+    int8: "Char",
+    uint8: "Byte",
+    uint16: "UInt16",
+    uint32: "UInt32",
+    uint64: "UInt64",
+    bool_: "Bool",
+    complex64: "ComplexFloat",
+    complex128: "ComplexDouble",
+}
 
 
 def type_name(dtype: dtype) -> str:
@@ -132,16 +158,34 @@ def type_name(dtype: dtype) -> str:
 
 
 C_NAMES = {
-    float64: "double", float32: "float", float16: "c10::Half", bfloat16: "c10::BFloat16", int64: "int64_t", int32: "int",
-    int16: "int16_t", int8: "int8_t", uint8: "uint8_t", uint16: "uint16_t", uint32: "uint32_t", uint64: "uint64_t", bool_: "bool",
-    complex64: "c10::complex<float>", complex128: "c10::complex<double>",
-}  # fmt: skip
+    float64: "double",
+    float32: "float",
+    float16: "c10::Half",
+    bfloat16: "c10::BFloat16",
+    int64: "int64_t",
+    int32: "int",
+    int16: "int16_t",
+    int8: "int8_t",
+    uint8: "uint8_t",
+    uint16: "uint16_t",
+    uint32: "uint32_t",
+    uint64: "uint64_t",
+    bool_: "bool",
+    complex64: "c10::complex<float>",
+    complex128: "c10::complex<double>",
+}
 
 
 META_NAMES = {  # as PyTorch's checks of `out=` and masks say them
-    **C_NAMES, int64: "long int", int16: "short int", int8: "signed char", uint8: "unsigned char", uint16: "short unsigned int",
-    uint32: "unsigned int", uint64: "long unsigned int",
-}  # fmt: skip
+    **C_NAMES,
+    int64: "long int",
+    int16: "short int",
+    int8: "signed char",
+    uint8: "unsigned char",
+    uint16: "short unsigned int",
+    uint32: "unsigned int",
+    uint64: "long unsigned int",
+}
 
 
 _MOST = {d.np: float(ml_dtypes.finfo(d.to_real().np).max) for d in ALL if d.category >= 2}
@@ -382,8 +426,10 @@ class finfo:
         self.dtype = d.name
 
     def __repr__(self) -> str:
-        return (f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
-                f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})")  # fmt: skip
+        return (
+            f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
+            f"smallest_normal={self.smallest_normal:g}, tiny={self.tiny:g}, dtype={self.dtype})"
+        )
 
 
 class iinfo:

@@ -39,15 +39,25 @@ from ferro.native.threads import get_num_threads
 HEAVY, ASKED_FOR, VERY_HEAVY = 600_000, 40_000, 1_000_000
 
 
-def backward(roots: list, seeds: list, *, keep: bool, record: bool, capture: dict | None = None,
-             threads: int | None = None, into_grad: bool = False) -> dict:  # fmt: skip
+def backward(
+    roots: list,
+    seeds: list,
+    *,
+    keep: bool,
+    record: bool,
+    capture: dict | None = None,
+    threads: int | None = None,
+    into_grad: bool = False,
+) -> dict:
     """Runs backward from the tensors `roots` with the cotangents `seeds`; returns what `capture` asked for.
 
     into_grad: gradients of leaves that `capture` asks for are added to their ``.grad`` instead.
     """
     outer = STATE.run
     if outer is not None and must_move(outer):
-        return in_thread(backward, roots, seeds, keep=keep, record=record, capture=capture, threads=threads, into_grad=into_grad)  # fmt: skip
+        return in_thread(
+            backward, roots, seeds, keep=keep, record=record, capture=capture, threads=threads, into_grad=into_grad
+        )
     recording = record
     if _mode.ACTIVE and _mode.current().level:
         record = True  # on Tensors, through which the tangents of forward mode flow

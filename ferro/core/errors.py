@@ -12,27 +12,33 @@ from ferro.core.provenance import at
 def freed_message(node: Any, run: Run) -> str:
     """Why a second backward through the same graph fails, where the graphs meet, and what helps."""
     freed = node.saved
-    text = (f"Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
-            "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
-            "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after "
-            f"calling backward. The values that '{node.plan.op.name}' ({node.name()}"
-            f"{_shape_of(node)}) saved{at(node.place)} were freed")  # fmt: skip
+    text = (
+        f"Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+        "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
+        "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after "
+        f"calling backward. The values that '{node.plan.op.name}' ({node.name()}"
+        f"{_shape_of(node)}) saved{at(node.place)} were freed"
+    )
     if type(freed) is not Freed:
         return f"{text}. Specify retain_graph=True the first time."
     text += f" by the backward{at(freed.place)}. "
     joint = _joint(node, run, freed.seq)
     if joint is None:
-        return text + ("If a tensor is kept from one iteration to the next (a hidden state, a running loss), detach() it; for several losses "
-                       "call backward() once, on their sum; if the graph itself is to be used twice, specify retain_graph=True the "
-                       "first time.")  # fmt: skip
+        return text + (
+            "If a tensor is kept from one iteration to the next (a hidden state, a running loss), detach() it; for several losses "
+            "call backward() once, on their sum; if the graph itself is to be used twice, specify retain_graph=True the "
+            "first time."
+        )
     young, old, came = joint
     if isinstance(young, Node):
         how = f"into '{young.plan.op.name}'{at(_place_near(young, came))}"
     else:
         how = "into this backward"
-    return text + (f"The result of '{old.plan.op.name}'{at(old.place)} was made before that backward and leads {how}: if it is "
-                   "kept from one iteration to the next (a hidden state, a running loss), detach() it. If the graph itself is to be "
-                   "used twice, specify retain_graph=True the first time.")  # fmt: skip
+    return text + (
+        f"The result of '{old.plan.op.name}'{at(old.place)} was made before that backward and leads {how}: if it is "
+        "kept from one iteration to the next (a hidden state, a running loss), detach() it. If the graph itself is to be "
+        "used twice, specify retain_graph=True the first time."
+    )
 
 
 def _shape_of(node: Any) -> str:

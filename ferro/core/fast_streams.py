@@ -30,15 +30,26 @@ class Fast:
     def state(self, seed: int) -> Any:
         """The state as 56 bytes."""
         s: Any = self._numpy.bit_generator.state
-        numbers = [seed, s["state"]["state"] & _MASK, s["state"]["state"] >> 64, s["state"]["inc"] & _MASK,
-                   s["state"]["inc"] >> 64, s["has_uint32"], s["uinteger"]]  # fmt: skip
+        numbers = [
+            seed,
+            s["state"]["state"] & _MASK,
+            s["state"]["state"] >> 64,
+            s["state"]["inc"] & _MASK,
+            s["state"]["inc"] >> 64,
+            s["has_uint32"],
+            s["uinteger"],
+        ]
         return np.array(numbers, np.uint64).view(np.uint8)
 
     def continue_from(self, state: Any) -> int:
         """Continues from such a state; returns its seed."""
         seed, low, high, inc_low, inc_high, has, value = [int(v) for v in state.view(np.uint64)]
-        self._numpy.bit_generator.state = {"bit_generator": "PCG64", "state": {"state": low | high << 64, "inc": inc_low | inc_high << 64},
-                                           "has_uint32": has, "uinteger": value}  # fmt: skip
+        self._numpy.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": low | high << 64, "inc": inc_low | inc_high << 64},
+            "has_uint32": has,
+            "uinteger": value,
+        }
         return seed
 
     def uniform(self, shape: tuple, d: Any, low: float = 0.0, high: float = 1.0) -> Any:

@@ -75,8 +75,11 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
         version_of(xs[0])  # which the view shares, whatever stands for its base below
     primals = tuple([without(x, level) for x in xs])
     tangents = [c.get(level) for c in carried]
-    result = backend.apply(op, primals if len(levels) > 1 else xs, params) if len(levels) > 1 else _special(
-        op, xs, params, _outside(mode))  # fmt: skip
+    result = (
+        backend.apply(op, primals if len(levels) > 1 else xs, params)
+        if len(levels) > 1
+        else _special(op, xs, params, _outside(mode))
+    )
     outs = result if op.multi else (result,)
     if op.view and primals[0] is not xs[0]:
         for o in outs:

@@ -18,8 +18,28 @@ from ferro.core.provenance import caller
 class Run:
     """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
 
-    __slots__ = ("anomaly", "callbacks", "capture", "captured", "deps", "depth", "freed", "grads", "into_grad", "keep", "levels",
-                 "lock", "mode", "needed", "observers", "record", "running", "scratch", "starts", "threads")  # fmt: skip
+    __slots__ = (
+        "anomaly",
+        "callbacks",
+        "capture",
+        "captured",
+        "deps",
+        "depth",
+        "freed",
+        "grads",
+        "into_grad",
+        "keep",
+        "levels",
+        "lock",
+        "mode",
+        "needed",
+        "observers",
+        "record",
+        "running",
+        "scratch",
+        "starts",
+        "threads",
+    )
 
     def __init__(self, keep: bool, record: bool, capture: dict | None, threads: int | None) -> None:
         self.keep = keep

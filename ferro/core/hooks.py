@@ -112,11 +112,15 @@ def _check_hook_result(result: Any, given: Any, where: str) -> None:
     if given is None:
         raise RuntimeError(f"a hook on a gradient ({where}): can't replace a None gradient with a non-None value")
     if result._data.shape != given._data.shape:
-        raise RuntimeError(f"a hook on a gradient ({where}) has changed the size of value: {list(result._data.shape)} "
-                           f"instead of {list(given._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"a hook on a gradient ({where}) has changed the size of value: {list(result._data.shape)} "
+            f"instead of {list(given._data.shape)}"
+        )
     if result._data.dtype is not given._data.dtype:
-        raise RuntimeError(f"a hook on a gradient ({where}) has changed the type of value: {result._data.dtype} instead of "
-                           f"{given._data.dtype}")  # fmt: skip
+        raise RuntimeError(
+            f"a hook on a gradient ({where}) has changed the type of value: {result._data.dtype} instead of "
+            f"{given._data.dtype}"
+        )
 
 
 def finish(run: Run, node: Any, gs: list, g: Any) -> list:

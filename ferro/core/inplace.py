@@ -111,8 +111,10 @@ def change(self: Any, name: str, compute: Callable, expanded: bool = False) -> A
     out = compute(alias)
     data = self._data
     if out._data.shape != data.shape:
-        raise RuntimeError(f"{name}: output with shape {list(data.shape)} doesn't match the broadcast shape {list(out._data.shape)}; "
-                           "an in-place operation cannot grow its tensor")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: output with shape {list(data.shape)} doesn't match the broadcast shape {list(out._data.shape)}; "
+            "an in-place operation cannot grow its tensor"
+        )
     have, want = dtypes.FROM_NUMPY[out._data.dtype], dtypes.FROM_NUMPY[data.dtype]
     if have is not want and not dtypes.can_cast(have, want):
         raise cannot_cast(name, have, want)
@@ -305,11 +307,15 @@ def check(self: Any, name: str, writes: bool = True, expanded: bool = False) -> 
     meta: Meta | None = self._meta
     mode = _mode.MODE.get()
     if self._counter is not None and self._counter.inference and not (mode is not None and mode.inference):
-        raise RuntimeError(f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. "
-                           "You can make a clone to get a normal tensor before doing inplace update.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Inplace update to inference tensor outside InferenceMode is not allowed. "
+            "You can make a clone to get a normal tensor before doing inplace update."
+        )
     if writes and not expanded and is_expanded(data):
-        raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
-                           "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
+            "memory location. Please clone() the tensor before performing the operation."
+        )
     if writes and not data.flags.writeable:
         raise RuntimeError(f"{name}: the tensor shares the memory of a read-only NumPy array; clone() it first")
     if writes and mode is not None and mode.pack:
@@ -322,11 +328,15 @@ def check(self: Any, name: str, writes: bool = True, expanded: bool = False) -> 
         if view.creation is not None and (node is not None or base_node is not None):
             raise refusal(name, view, node)
         if base_node is LEAF:
-            raise RuntimeError(f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
-                               "Change it under no_grad(), or work on a clone() of the leaf.")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: a view of a leaf Variable that requires grad is being used in an in-place operation. "
+                "Change it under no_grad(), or work on a clone() of the leaf."
+            )
     if node is LEAF:
-        raise RuntimeError(f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Change it under "
-                           "no_grad(), or work on a clone().")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: a leaf Variable that requires grad is being used in an in-place operation. Change it under "
+            "no_grad(), or work on a clone()."
+        )
     return before_write(self, node) if writes else node
 
 

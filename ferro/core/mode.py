@@ -34,9 +34,19 @@ class Mode:
         "threads",
     )
 
-    def __init__(self, grad: bool = True, inference: bool = False, level: int = 0, pack: tuple = (),
-                 anomaly: Any = None, observers: tuple = (), lost: Any = None, barred: str | None = None,
-                 threads: bool = True, cast: Any = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        grad: bool = True,
+        inference: bool = False,
+        level: int = 0,
+        pack: tuple = (),
+        anomaly: Any = None,
+        observers: tuple = (),
+        lost: Any = None,
+        barred: str | None = None,
+        threads: bool = True,
+        cast: Any = None,
+    ) -> None:
         self.grad = grad
         self.inference = inference
         self.level = level
@@ -88,10 +98,18 @@ def _changed(mode: Mode | None, changes: dict[str, Any]) -> Mode | None:
     """The same of any mode; "pack+" and "observers+" add to a tuple."""
     mode = mode or PLAIN
     given = changes.get
-    new = Mode(given("grad", mode.grad), given("inference", mode.inference), given("level", mode.level),
-               given("pack", mode.pack) + given("pack+", ()), given("anomaly", mode.anomaly),
-               given("observers", mode.observers) + given("observers+", ()), given("lost", mode.lost),
-               given("barred", mode.barred), given("threads", mode.threads), given("cast", mode.cast))  # fmt: skip
+    new = Mode(
+        given("grad", mode.grad),
+        given("inference", mode.inference),
+        given("level", mode.level),
+        given("pack", mode.pack) + given("pack+", ()),
+        given("anomaly", mode.anomaly),
+        given("observers", mode.observers) + given("observers+", ()),
+        given("lost", mode.lost),
+        given("barred", mode.barred),
+        given("threads", mode.threads),
+        given("cast", mode.cast),
+    )
     return None if new.grad and not new.special else new
 
 

@@ -178,8 +178,24 @@ def expose(names: Iterable[str]) -> None:
 
 
 # PyTorch's names, which differ from those of the formulas (see saved.py)
-expose(["self", "other", "self_sym_sizes", "other_sym_sizes", "input", "weight", "mat2", "exponent", "tensor1", "tensor2", "min", "max",
-        "result", *[f"result{i}" for i in range(8)]])  # fmt: skip
+expose(
+    [
+        "self",
+        "other",
+        "self_sym_sizes",
+        "other_sym_sizes",
+        "input",
+        "weight",
+        "mat2",
+        "exponent",
+        "tensor1",
+        "tensor2",
+        "min",
+        "max",
+        "result",
+        *[f"result{i}" for i in range(8)],
+    ]
+)
 
 
 def node_meta(node: Node) -> NodeMeta:

@@ -49,14 +49,45 @@ class Op:
     """
 
     # Slots: what the recorder in machine code (native/jit_recorder.py) asks for.
-    __slots__ = ("__dict__", "_forward", "applied", "aux_count", "diff_mask", "direct", "large", "multi", "nondiff_indices", "plans",
-                 "table", "taped", "viewing")  # fmt: skip
+    __slots__ = (
+        "__dict__",
+        "_forward",
+        "applied",
+        "aux_count",
+        "diff_mask",
+        "direct",
+        "large",
+        "multi",
+        "nondiff_indices",
+        "plans",
+        "table",
+        "taped",
+        "viewing",
+    )
 
-    def __init__(self, name: str, forward: Callable, *, vjp: Callable | None = None, diff: Sequence[str] = (),
-                 outputs: Sequence[str] | str | None = None, nondiff: Sequence[str] = (), aux: Sequence[str] = (),
-                 variadic: bool = False, view: bool = False, kind: str = GENERAL, jvp: Callable | None = None,
-                 weight: float = 1.0, floats: bool = False, real: bool = False, samples: Sequence[_samples.Sample] | None = None,
-                 complex: bool = False, path: str | None = None, layout: str = "", **formulas: Callable) -> None:  # fmt: skip
+    def __init__(
+        self,
+        name: str,
+        forward: Callable,
+        *,
+        vjp: Callable | None = None,
+        diff: Sequence[str] = (),
+        outputs: Sequence[str] | str | None = None,
+        nondiff: Sequence[str] = (),
+        aux: Sequence[str] = (),
+        variadic: bool = False,
+        view: bool = False,
+        kind: str = GENERAL,
+        jvp: Callable | None = None,
+        weight: float = 1.0,
+        floats: bool = False,
+        real: bool = False,
+        samples: Sequence[_samples.Sample] | None = None,
+        complex: bool = False,
+        path: str | None = None,
+        layout: str = "",
+        **formulas: Callable,
+    ) -> None:
         self.name = name
         self.joint = vjp
         self.formulas = formulas
@@ -76,8 +107,11 @@ class Op:
         names = (outputs,) if isinstance(outputs, str) else outputs
         self.output_names = ("out",) if outputs is None else () if outputs == "*" else tuple(names or ())
         self.multi = outputs is not None
-        self.lone = next((i for i, n in enumerate(self.output_names) if n not in self.nondiff), 0) if (
-            self.multi and len(self.output_names) - len(self.nondiff) == 1 and outputs != "*") else None  # fmt: skip
+        self.lone = (
+            next((i for i, n in enumerate(self.output_names) if n not in self.nondiff), 0)
+            if (self.multi and len(self.output_names) - len(self.nondiff) == 1 and outputs != "*")
+            else None
+        )
         self.nondiff_indices = frozenset(i for i, n in enumerate(self.output_names) if n in self.nondiff)
         # one input, one output, nothing special: apply() takes the short form
         plain = not (self.multi or self.aux or variadic or view)
@@ -185,8 +219,29 @@ class Plan:
     shape is saved behind them.  `indices` are the input numbers of the edges.
     """
 
-    __slots__ = ("arity", "formulas", "general", "indices", "joint", "keeps", "keeps_out", "kinds", "large", "mask", "names", "op", "pick",
-                 "recorded", "same", "saves_inputs", "shapes", "short", "small", "spread", "user")  # fmt: skip
+    __slots__ = (
+        "arity",
+        "formulas",
+        "general",
+        "indices",
+        "joint",
+        "keeps",
+        "keeps_out",
+        "kinds",
+        "large",
+        "mask",
+        "names",
+        "op",
+        "pick",
+        "recorded",
+        "same",
+        "saves_inputs",
+        "shapes",
+        "short",
+        "small",
+        "spread",
+        "user",
+    )
 
     def __init__(self, op: Op, mask: int) -> None:
         self.op, self.mask = op, mask

@@ -24,13 +24,72 @@ _EXTREMUM = (
 # The functions whose `out` has the dtype of the result, with PyTorch's sentence.
 EXACT: dict[str, str] = {
     **dict.fromkeys(
-        ("abs", "bitwise_not", "ceil", "clamp", "clamp_max", "clamp_min", "conj_physical", "floor", "frac", "hardshrink", "ldexp", "lerp",
-         "neg", "round", "sgn", "sign", "softplus", "softshrink", "trunc"), _FOUND),
+        (
+            "abs",
+            "bitwise_not",
+            "ceil",
+            "clamp",
+            "clamp_max",
+            "clamp_min",
+            "conj_physical",
+            "floor",
+            "frac",
+            "hardshrink",
+            "ldexp",
+            "lerp",
+            "neg",
+            "round",
+            "sgn",
+            "sign",
+            "softplus",
+            "softshrink",
+            "trunc",
+        ),
+        _FOUND,
+    ),
     **dict.fromkeys(
-        ("addbmm", "addmm", "addmv", "argmax", "argmin", "baddbmm", "bmm", "cross", "diag", "index_add", "index_copy", "index_reduce",
-         "isin", "linalg.cholesky", "linalg.cross", "linalg.det", "linalg.eigvalsh", "linalg.inv", "linalg.lu_solve",
-         "linalg.solve", "linalg.solve_triangular", "linalg.svdvals", "linalg.vector_norm", "log_softmax", "lu_solve", "matmul",
-         "mm", "msort", "mv", "ormqr", "renorm", "scatter", "scatter_add", "scatter_reduce", "softmax", "tril", "triu", "where"), _EXPECTED),
+        (
+            "addbmm",
+            "addmm",
+            "addmv",
+            "argmax",
+            "argmin",
+            "baddbmm",
+            "bmm",
+            "cross",
+            "diag",
+            "index_add",
+            "index_copy",
+            "index_reduce",
+            "isin",
+            "linalg.cholesky",
+            "linalg.cross",
+            "linalg.det",
+            "linalg.eigvalsh",
+            "linalg.inv",
+            "linalg.lu_solve",
+            "linalg.solve",
+            "linalg.solve_triangular",
+            "linalg.svdvals",
+            "linalg.vector_norm",
+            "log_softmax",
+            "lu_solve",
+            "matmul",
+            "mm",
+            "msort",
+            "mv",
+            "ormqr",
+            "renorm",
+            "scatter",
+            "scatter_add",
+            "scatter_reduce",
+            "softmax",
+            "tril",
+            "triu",
+            "where",
+        ),
+        _EXPECTED,
+    ),
     **dict.fromkeys(("isneginf", "isposinf", "signbit"), _BOOLS),
     **dict.fromkeys(("linalg.norm", "linalg.matrix_norm", "linalg.vecdot"), _NORM),
     **dict.fromkeys(("searchsorted", "bucketize"), _ORDER),
@@ -45,7 +104,7 @@ EXACT: dict[str, str] = {
     "histc": "torch.histogram: input tensor and hist tensor should have the same dtype, but got input {wanted} and hist {found}",
     "nan_to_num": "nan_to_num: dtype of out: {Found} should be same as input: {Wanted}",
     "nonzero": "nonzero: Expected out tensor to have scalar type {Wanted} but got scalar type{Found}",
-}  # fmt: skip
+}
 
 
 def refuse_dtype(name: str, result: Any, out: Any, inputs: tuple) -> None:
@@ -73,5 +132,7 @@ def refuse_dtype(name: str, result: Any, out: Any, inputs: tuple) -> None:
 
 def cannot_cast(name: str, result: dtype, out: dtype) -> RuntimeError:
     """The error for a result that the dtype of the tensor it belongs into cannot hold."""
-    return RuntimeError(f"{name}: result type {type_name(result)} can't be cast to the desired output type {type_name(out)} "
-                        f"({result} to {out})")  # fmt: skip
+    return RuntimeError(
+        f"{name}: result type {type_name(result)} can't be cast to the desired output type {type_name(out)} "
+        f"({result} to {out})"
+    )

@@ -21,25 +21,39 @@ CAST.short = False
 
 CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g, layout=FIRST)
 
-TO_DEVICE = Op("to_device", lambda xp, x, /, to, back: backend.moved(x, to), kind=LINEAR,
-               x=lambda xp, g, to, back: move(g, back, to))  # fmt: skip
+TO_DEVICE = Op(
+    "to_device",
+    lambda xp, x, /, to, back: backend.moved(x, to),
+    kind=LINEAR,
+    x=lambda xp, g, to, back: move(g, back, to),
+)
 
 TO_DEVICE.short, TO_DEVICE.backward_name = False, CAST.backward_name
 
-VIEW_ZERO = Op("view_zero", lambda xp, x, /, steps: write_view(x, 0, steps), kind=LINEAR,
-               x=lambda xp, g, steps: zero_through(g, steps))  # fmt: skip
+VIEW_ZERO = Op(
+    "view_zero",
+    lambda xp, x, /, steps: write_view(x, 0, steps),
+    kind=LINEAR,
+    x=lambda xp, g, steps: zero_through(g, steps),
+)
 
 COPY_SLICES = Op(
-    "copy_slices", lambda xp, base, value, /, steps: base, kind=LINEAR,
+    "copy_slices",
+    lambda xp, base, value, /, steps: base,
+    kind=LINEAR,
     base=lambda xp, g, steps: zero_through(g, steps),
-    value=lambda xp, g, steps: replay(g, steps))  # fmt: skip
+    value=lambda xp, g, steps: replay(g, steps),
+)
 
 COPY_SLICES.backward_name = "CopySlices"  # as in PyTorch
 
 VIEW_PUT = Op(
-    "view_put", lambda xp, base, value, /, steps: write_view(base, value, steps), kind=LINEAR,
+    "view_put",
+    lambda xp, base, value, /, steps: write_view(base, value, steps),
+    kind=LINEAR,
     base=lambda xp, g, steps: zero_through(g, steps),
-    value=lambda xp, g, steps: replay(g, steps))  # fmt: skip
+    value=lambda xp, g, steps: replay(g, steps),
+)
 
 
 def zero_through(g: Any, steps: tuple) -> Any:

@@ -92,10 +92,14 @@ class Generator:
             raise TypeError(f"Generator.set_state: RNG state must be a torch.ByteTensor, got {FROM_NUMPY[data.dtype]}")
         stream = self.stream
         if data.size != stream.STATE_BYTES:
-            other = {5056: ": those are PyTorch's; ferro.random.use_fast_streams(False) turns its streams on",
-                     56: ": those are a fast stream's; ferro.random.use_fast_streams(True) turns them on"}.get(data.size, "")  # fmt: skip
-            raise RuntimeError(f"Generator.set_state: Expected a CPUGeneratorImplState of size {stream.STATE_BYTES} but found the input RNG "
-                               f"state size to be {data.size}{other}")  # fmt: skip
+            other = {
+                5056: ": those are PyTorch's; ferro.random.use_fast_streams(False) turns its streams on",
+                56: ": those are a fast stream's; ferro.random.use_fast_streams(True) turns them on",
+            }.get(data.size, "")
+            raise RuntimeError(
+                f"Generator.set_state: Expected a CPUGeneratorImplState of size {stream.STATE_BYTES} but found the input RNG "
+                f"state size to be {data.size}{other}"
+            )
         self._seed = stream.continue_from(data.reshape(-1))
         return self
 

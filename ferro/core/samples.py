@@ -19,8 +19,16 @@ class Arg:
 
     __slots__ = ("dtype", "grad", "high", "low", "make", "shape", "values")
 
-    def __init__(self, *shape: int, low: float = -2.0, high: float = 2.0, dtype: str | None = None, values: Any = None,
-                 grad: bool = True, make: Callable | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        *shape: int,
+        low: float = -2.0,
+        high: float = 2.0,
+        dtype: str | None = None,
+        values: Any = None,
+        grad: bool = True,
+        make: Callable | None = None,
+    ) -> None:
         self.shape, self.low, self.high, self.dtype = shape, low, high, dtype
         self.values, self.grad, self.make = values, grad and dtype is None, make
 
@@ -70,8 +78,17 @@ class Entry:
 
     __slots__ = ("complex", "differentiable", "method", "order", "path", "reference", "samples", "why")
 
-    def __init__(self, path: str, samples: Sequence[Sample], complex: bool, order: int, differentiable: bool,
-                 reference: Any, method: bool, why: str) -> None:  # fmt: skip
+    def __init__(
+        self,
+        path: str,
+        samples: Sequence[Sample],
+        complex: bool,
+        order: int,
+        differentiable: bool,
+        reference: Any,
+        method: bool,
+        why: str,
+    ) -> None:
         self.path, self.samples, self.complex, self.order = path, list(samples), complex, order
         self.differentiable, self.reference, self.method, self.why = differentiable, reference, method, why
 
@@ -79,8 +96,17 @@ class Entry:
 ENTRIES: dict[str, Entry] = {}
 
 
-def declare(path: str, samples: Sequence[Sample], *, complex: bool = False, order: int = 2, differentiable: bool = True,
-            reference: Any = "torch", method: bool = False, why: str = "") -> None:  # fmt: skip
+def declare(
+    path: str,
+    samples: Sequence[Sample],
+    *,
+    complex: bool = False,
+    order: int = 2,
+    differentiable: bool = True,
+    reference: Any = "torch",
+    method: bool = False,
+    why: str = "",
+) -> None:
     """Declares the samples of the public function `ferro.<path>`.
 
     complex: defined for complex dtypes; order: derivatives exist to any order (2) or only the first (1, then `why`
@@ -111,7 +137,7 @@ def singular(path: str, where: str, sample: Sample, why: str) -> None:
     SINGULAR.append(Singular(path, where, sample, why))
 
 
-def unary(low: float = -2.0, high: float = 2.0, *points: float, smooth: bool = True) -> list[Sample]:
+def unary_samples(low: float = -2.0, high: float = 2.0, *points: float, smooth: bool = True) -> list[Sample]:
     """Samples of an elementwise function of one argument: shapes, plus special `points` (kinks, edges)."""
     found = [Sample(Arg(*shape, low=low, high=high)) for shape in ((), (5,), (3, 4), (2, 1, 3), (0,), (2, 0))]
     if points:
@@ -124,12 +150,25 @@ def points_complex() -> list[Sample]:
     return [Sample(Arg(*shape)) for shape in ((), (5,), (3, 4), (0,))]
 
 
-def binary(low: float = -2.0, high: float = 2.0, low2: float | None = None, high2: float | None = None,
-           scalars: Sequence[float] = (1.5,)) -> list[Sample]:  # fmt: skip
+def binary_samples(
+    low: float = -2.0,
+    high: float = 2.0,
+    low2: float | None = None,
+    high2: float | None = None,
+    scalars: Sequence[float] = (1.5,),
+) -> list[Sample]:
     """Samples of an elementwise function of two arguments: equal and broadcast shapes, 0-d, empty, Python numbers."""
     lo, hi = (low if low2 is None else low2), (high if high2 is None else high2)
-    pairs = [((), ()), ((4,), (4,)), ((3, 4), (4,)), ((3, 1), (1, 4)), ((2, 3), ()), ((), (2, 2)), ((0,), (1,)),
-             ((2, 1, 3), (4, 1))]  # fmt: skip
+    pairs = [
+        ((), ()),
+        ((4,), (4,)),
+        ((3, 4), (4,)),
+        ((3, 1), (1, 4)),
+        ((2, 3), ()),
+        ((), (2, 2)),
+        ((0,), (1,)),
+        ((2, 1, 3), (4, 1)),
+    ]
     found = [Sample(Arg(*a, low=low, high=high), Arg(*b, low=lo, high=hi)) for a, b in pairs]
     return found + [Sample(Arg(2, 3, low=low, high=high), s) for s in scalars]
 

@@ -18,8 +18,10 @@ from ferro.core.size import Size
 _POSITIONS = {"self": 0, "input": 0, "other": 1, "mat2": 1, "exponent": 1, "tensor1": 1, "tensor2": 2, "weight": 1}
 # And for parameters.
 _PARAMETERS = {"exponent": "n", "min": "low", "max": "high"}
-_FREED = ("Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed): {} "
-          "has let go of what it saved. Specify retain_graph=True if the saved tensors are needed after backward().")  # fmt: skip
+_FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed): {} "
+    "has let go of what it saved. Specify retain_graph=True if the saved tensors are needed after backward()."
+)
 
 
 class InputMetadata(NamedTuple):
@@ -121,13 +123,17 @@ def check_registration(node: Node | None, value: Any, pack_hook: Any, unpack_hoo
                 f"register_hooks: incompatible function arguments: {what} must be callable, got {type(hook).__name__}"
             )
     if node is None or type(node.saved) is Freed:
-        raise RuntimeError("Calling register_hooks on a saved tensor after it has been freed. Specify retain_graph=True if the saved tensors "
-                           "are needed after backward().")  # fmt: skip
+        raise RuntimeError(
+            "Calling register_hooks on a saved tensor after it has been freed. Specify retain_graph=True if the saved tensors "
+            "are needed after backward()."
+        )
     if value is None:
         raise RuntimeError("Calling register_hooks on a saved tensor with value None is forbidden")
     if type(value) is Packed:
-        raise RuntimeError("Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is "
-                           "allowed at a time.")  # fmt: skip
+        raise RuntimeError(
+            "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is "
+            "allowed at a time."
+        )
 
 
 class SavedTensor:

@@ -124,9 +124,11 @@ def _attached(descriptor: Any, size: int) -> UntypedStorage:
 
 def _reduce_tensor(t: Any) -> Any:
     if history(t) is not None and not t.is_leaf:
-        raise RuntimeError("Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing "
-                           "process boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing "
-                           "(e.g., putting it on the queue).")  # fmt: skip
+        raise RuntimeError(
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing "
+            "process boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing "
+            "(e.g., putting it on the queue)."
+        )
     if type(t._data) is not backend.HOST or not isinstance(mapping(t._data), Segment):
         return t.__reduce_ex__(2)
     data, storage = t._data, storage_of(t)

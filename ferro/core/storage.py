@@ -363,8 +363,10 @@ class UntypedStorage(StorageCasts):
         for t, where in zip(tensors, places, strict=True):
             last = where + sum((n - 1) * s for n, s in zip(t._data.shape, t._data.strides, strict=True))
             if t._data.size and last + t._data.itemsize > size:
-                raise RuntimeError(f"resize_: a tensor of shape {list(t._data.shape)} looks beyond the first {size} bytes of the "
-                                   "storage; make it smaller first, or delete it")  # fmt: skip
+                raise RuntimeError(
+                    f"resize_: a tensor of shape {list(t._data.shape)} looks beyond the first {size} bytes of the "
+                    "storage; make it smaller first, or delete it"
+                )
         fresh = np.zeros(size, np.uint8)
         kept = min(size, self.nbytes())
         fresh[:kept] = self.bytes()[:kept]
@@ -383,8 +385,9 @@ class UntypedStorage(StorageCasts):
     # -- from elsewhere ------------------------------------------------------------------------------------------------
 
     @classmethod
-    def from_buffer(cls, buffer: Any, byte_order: str | None = None, *, dtype: Any = dtypes.uint8, count: int = -1,
-                    offset: int = 0) -> Self:  # fmt: skip
+    def from_buffer(
+        cls, buffer: Any, byte_order: str | None = None, *, dtype: Any = dtypes.uint8, count: int = -1, offset: int = 0
+    ) -> Self:
         """A copy of the bytes of a buffer that holds numbers of `dtype` in a byte order: "big", "little" or "native".
 
         count: how many numbers (-1: all there are), from the byte `offset` on.
@@ -411,8 +414,10 @@ class UntypedStorage(StorageCasts):
                 )
             count = len(given) // d.itemsize
         if count * d.itemsize > len(given):
-            raise ValueError(f"from_buffer(): buffer has only {len(given) // d.itemsize} elements after offset {offset}, but "
-                             f"specified a size of {count}")  # fmt: skip
+            raise ValueError(
+                f"from_buffer(): buffer has only {len(given) // d.itemsize} elements after offset {offset}, but "
+                f"specified a size of {count}"
+            )
         storage = cls._around(given[: count * d.itemsize].copy())
         if d == np.bool_:
             storage._memory[...] = storage._memory != 0
@@ -466,8 +471,10 @@ def _byte(cls: type, value: Any, given: Any) -> int:
     if isinstance(value, (int, np.integer)):
         return int(value) & 255
     if given is not None:
-        raise RuntimeError(f"{_name(cls)}(): tried to construct a storage from a sequence ({type(given).__name__}), but one of the "
-                           f"items was of type {type(value).__name__} instead of int")  # fmt: skip
+        raise RuntimeError(
+            f"{_name(cls)}(): tried to construct a storage from a sequence ({type(given).__name__}), but one of the "
+            f"items was of type {type(value).__name__} instead of int"
+        )
     raise RuntimeError(
         f"{_name(cls)}: fill_ expects int, but got {type(value).__name__}: a byte is a number from 0 to 255"
     )

@@ -8,8 +8,10 @@ from typing import Any
 
 from ferro.core import mode as _mode
 
-HOOKS = ("torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with your use case. (ferro: "
-         "what a transform saves it may differentiate again, and a hook would hand back other tensors.)")  # fmt: skip
+HOOKS = (
+    "torch.func.{grad, vjp, jacrev, hessian} don't yet support saved tensor hooks. Please open an issue with your use case. (ferro: "
+    "what a transform saves it may differentiate again, and a hook would hand back other tensors.)"
+)
 
 
 class inside:
@@ -58,16 +60,20 @@ def refuse_inside(what: str, instead: str) -> None:
     """RuntimeError if a transform is running: `what` was called in its function."""
     running = INSIDE.get()
     if running:
-        raise RuntimeError(f"You are attempting to call {what} inside of a function being transformed by a functorch transform. This is "
-                           "unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call "
-                           f"{instead} outside of a function being transformed instead. (The innermost transform is "
-                           f"{running[-1].name}.)")  # fmt: skip
+        raise RuntimeError(
+            f"You are attempting to call {what} inside of a function being transformed by a functorch transform. This is "
+            "unsupported, please attempt to use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call "
+            f"{instead} outside of a function being transformed instead. (The innermost transform is "
+            f"{running[-1].name}.)"
+        )
 
 
 def refuse_captured(t: Any, name: str) -> None:
     """RuntimeError if a transform's function reaches the tensor `t`, without history, from around it: it must not be written into."""
     for transform in INSIDE.get():
         if transform.captures(t):
-            raise RuntimeError(f"During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation ({name}) "
-                               "that would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to "
-                               "explicitly accept the mutated Tensor(s) as inputs.")  # fmt: skip
+            raise RuntimeError(
+                f"During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation ({name}) "
+                "that would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to "
+                "explicitly accept the mutated Tensor(s) as inputs."
+            )

@@ -28,9 +28,23 @@ _CHUNK = 1 << 15  # draws that are made together: their arrays stay in a cache
 _WORDS = 624  # of the engine's state
 _MASK = (1 << 64) - 1
 # PyTorch's CPUGeneratorImplState
-_STATE = np.dtype([("seed", u8), ("left", "i4"), ("seeded", "i4"), ("next", u8), ("words", u8, _WORDS), ("unused", f8), ("spare", f8),
-                   ("unused_2", f8), ("has_spare", "i4"), ("gap", "i4"), ("spare_float", f4), ("has_spare_float", "u1"),
-                   ("gap_2", "u1", 3)])  # fmt: skip
+_STATE = np.dtype(
+    [
+        ("seed", u8),
+        ("left", "i4"),
+        ("seeded", "i4"),
+        ("next", u8),
+        ("words", u8, _WORDS),
+        ("unused", f8),
+        ("spare", f8),
+        ("unused_2", f8),
+        ("has_spare", "i4"),
+        ("gap", "i4"),
+        ("spare_float", f4),
+        ("has_spare_float", "u1"),
+        ("gap_2", "u1", 3),
+    ]
+)
 
 
 class Twister:

@@ -55,8 +55,12 @@ class TypedStorage(StorageCasts):
         if dtype is None and wrap_storage is None:
             dtype = dtypes.default()
         if not isinstance(dtype, dtypes.dtype):
-            raise _refused(cls, "Argument 'dtype' must be specified" if dtype is None
-                           else f"Argument 'dtype' must be torch.dtype, not {type(dtype)}")  # fmt: skip
+            raise _refused(
+                cls,
+                "Argument 'dtype' must be specified"
+                if dtype is None
+                else f"Argument 'dtype' must be torch.dtype, not {type(dtype)}",
+            )
         return _made(cls, args, wrap_storage, dtype)
 
     @classmethod
@@ -335,8 +339,10 @@ def elements_as(name: str, storage: Any, wanted: Any) -> Any:
     """The memory of a storage as an array of a NumPy dtype: its own, or whatever is wanted of an untyped one."""
     if isinstance(storage, TypedStorage):
         if storage.dtype.np is not wanted:
-            raise RuntimeError(f"{name}: Expected a Storage of type {type_name(dtypes.FROM_NUMPY[wanted])} or an UntypedStorage, "
-                               f"but got type {type_name(storage.dtype)} for argument 1 'storage'")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: Expected a Storage of type {type_name(dtypes.FROM_NUMPY[wanted])} or an UntypedStorage, "
+                f"but got type {type_name(storage.dtype)} for argument 1 'storage'"
+            )
         return elements(storage)
     held = storage.bytes()
     return held[: len(held) // wanted.itemsize * wanted.itemsize].view(wanted)

@@ -35,8 +35,10 @@ def take_rows(table: Any, indices: Any) -> Any:
     bits = indices if unsigned is None else indices.view(unsigned)  # read so, negative numbers are large ones
     if indices.size and not _top(bits, None) < table.shape[0]:
         wrong = indices[(indices < 0) | (indices >= table.shape[0])].flat[0]
-        raise IndexError(f"embedding: index out of range: {wrong} (index out of range in self) for a table of {table.shape[0]} "
-                         f"rows; allowed are 0 to {table.shape[0] - 1}")  # fmt: skip
+        raise IndexError(
+            f"embedding: index out of range: {wrong} (index out of range in self) for a table of {table.shape[0]} "
+            f"rows; allowed are 0 to {table.shape[0] - 1}"
+        )
     return table.take(indices, 0) if table.flags.c_contiguous else table[indices]
 
 

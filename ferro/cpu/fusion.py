@@ -82,11 +82,22 @@ def _loop(ufunc: np.ufunc, codes: str) -> tuple[int, int] | None:
 # --- lowering --------------------------------------------------------------------------------------------------------
 
 _UFUNCS: dict[Any, np.ufunc] = {
-    operator.add: np.add, operator.sub: np.subtract, operator.mul: np.multiply, operator.truediv: np.true_divide,
-    operator.neg: np.negative, operator.abs: np.absolute, operator.invert: np.logical_not, operator.and_: np.logical_and,
-    operator.or_: np.logical_or, operator.eq: np.equal, operator.ne: np.not_equal, operator.lt: np.less,
-    operator.le: np.less_equal, operator.gt: np.greater, operator.ge: np.greater_equal,
-}  # fmt: skip
+    operator.add: np.add,
+    operator.sub: np.subtract,
+    operator.mul: np.multiply,
+    operator.truediv: np.true_divide,
+    operator.neg: np.negative,
+    operator.abs: np.absolute,
+    operator.invert: np.logical_not,
+    operator.and_: np.logical_and,
+    operator.or_: np.logical_or,
+    operator.eq: np.equal,
+    operator.ne: np.not_equal,
+    operator.lt: np.less,
+    operator.le: np.less_equal,
+    operator.gt: np.greater,
+    operator.ge: np.greater_equal,
+}
 _POWERS = (operator.pow, power)
 
 

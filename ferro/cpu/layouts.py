@@ -126,8 +126,10 @@ def iterated(out: Any, arrays: list) -> Any:
     operands = []
     for a in arrays:
         lead = n - a.ndim
-        operands.append((0,) * lead + tuple(
-            [0 if k == 1 != m else abs(s) for k, m, s in zip(a.shape, shape[lead:], a.strides, strict=True)]))  # fmt: skip
+        operands.append(
+            (0,) * lead
+            + tuple([0 if k == 1 != m else abs(s) for k, m, s in zip(a.shape, shape[lead:], a.strides, strict=True)])
+        )
     return moved(out, strides_in(_order(shape, tuple(operands)), shape, width))
 
 

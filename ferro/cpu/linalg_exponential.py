@@ -18,9 +18,10 @@ from ferro.native.blas import blas_single
 __all__ = ["matrix_exp"]
 
 # degree m -> bound on the scaled norm up to which the approximant [m/m] has the accuracy of the dtype
-_BOUNDS = {"f": {3: 4.258730016922831e-1, 5: 1.880152677804762, 7: 3.925724783138660},
-           "d": {3: 1.495585217958292e-2, 5: 2.539398330063230e-1, 7: 9.504178996162932e-1, 9: 2.097847961257068,
-                 13: 4.25}}  # fmt: skip
+_BOUNDS = {
+    "f": {3: 4.258730016922831e-1, 5: 1.880152677804762, 7: 3.925724783138660},
+    "d": {3: 1.495585217958292e-2, 5: 2.539398330063230e-1, 7: 9.504178996162932e-1, 9: 2.097847961257068, 13: 4.25},
+}
 
 
 def _coefficients(m: int) -> list[float]:

@@ -159,8 +159,13 @@ def cholesky(x: Any) -> Any:
 def _eliminated(x: Any) -> bool:
     """Whether a kernel factors the whole stack."""
     m, n = x.shape[-2:]
-    return (x.ndim > 2 and 0 < max(m, n) <= _TINY and x.size >= _STACK * m * n > 0 and x.dtype.char in "fd"
-            and ready(_ELIMINATE, x.dtype))  # fmt: skip
+    return (
+        x.ndim > 2
+        and 0 < max(m, n) <= _TINY
+        and x.size >= _STACK * m * n > 0
+        and x.dtype.char in "fd"
+        and ready(_ELIMINATE, x.dtype)
+    )
 
 
 def lu_factor(x: Any) -> tuple:

@@ -34,8 +34,11 @@ def _lapack(name: str, function: Callable, x: Any, *args: Any) -> Any:
             return function(x, *args)
     except np.linalg.LinAlgError:
         bad = ~np.isfinite(x).all((-2, -1))
-        why = ("the input contains inf or nan" if bad.any() else "the iteration did not converge: the matrix is "
-               "ill-conditioned or has too many repeated values")  # fmt: skip
+        why = (
+            "the input contains inf or nan"
+            if bad.any()
+            else "the iteration did not converge: the matrix is ill-conditioned or has too many repeated values"
+        )
         where = f" (Batch element {np.argwhere(bad)[0].tolist()})" if bad.any() and bad.ndim else ""
         raise LinAlgError(f"{name}: The algorithm failed to converge because {why}{where}") from None
 
@@ -284,9 +287,14 @@ def _full_rank(a: Any, b: Any) -> Any:
     q, r = _lapack("linalg.lstsq", np.linalg.qr, a if tall else adjoint(a))
     pivots = abs(r.diagonal(0, -2, -1))
     if not (pivots > 0).all():
-        why = "the input contains inf or nan" if not np.isfinite(pivots).all() else (
-            f"driver 'gels' needs matrices of full rank, but a triangular factor has a zero at {int(np.argmin(pivots)) % r.shape[-1] + 1}; "
-            "use driver='gelsd'")  # fmt: skip
+        why = (
+            "the input contains inf or nan"
+            if not np.isfinite(pivots).all()
+            else (
+                f"driver 'gels' needs matrices of full rank, but a triangular factor has a zero at {int(np.argmin(pivots)) % r.shape[-1] + 1}; "
+                "use driver='gelsd'"
+            )
+        )
         raise LinAlgError(f"linalg.lstsq: The least squares solution could not be computed: {why}")
     if tall:
         return solve_tri(r, matmul(adjoint(q), b), True, True, False)

@@ -39,8 +39,10 @@ def _classes(target: Any, classes: int, ignore_index: int) -> tuple:
     valid = target != ignore_index
     wrong = valid & ((target < 0) | (target >= classes))
     if wrong.any():
-        raise IndexError(f"nll_loss: Target {target[wrong].flat[0]} is out of bounds: the input has {classes} classes, "
-                         f"so targets lie in [0, {classes - 1}] or are ignore_index={ignore_index}")  # fmt: skip
+        raise IndexError(
+            f"nll_loss: Target {target[wrong].flat[0]} is out of bounds: the input has {classes} classes, "
+            f"so targets lie in [0, {classes - 1}] or are ignore_index={ignore_index}"
+        )
     return np.where(valid, target, 0), valid
 
 
@@ -269,8 +271,15 @@ def _has_kernel(kind: str, x: Any, y: Any, reduction: str) -> bool:
 
 def _small_differences(x: Any, y: Any) -> bool:
     """Whether kernels compute the loss of these small arrays, and its slope."""
-    return (x.size > 0 and x.shape == y.shape and x.dtype is y.dtype and x.flags.carray and y.flags.carray
-            and at_hand("loss_sum", x.dtype) is not None and at_hand("loss_vjp", x.dtype) is not None)  # fmt: skip
+    return (
+        x.size > 0
+        and x.shape == y.shape
+        and x.dtype is y.dtype
+        and x.flags.carray
+        and y.flags.carray
+        and at_hand("loss_sum", x.dtype) is not None
+        and at_hand("loss_vjp", x.dtype) is not None
+    )
 
 
 def _flat_pair(x: Any, y: Any) -> tuple:

@@ -143,14 +143,16 @@ def _malloc_of_lines(otherwise: int, memalign: int) -> bytes:
     """Machine code: a function (context, size) that goes on as memalign(LINE, size) if the size is one of ALIGNED."""
     jump = b"\x48\xb8%b\xff\xe0"  # mov rax, address; jmp rax
     other = jump % struct.pack("<Q", otherwise)
-    return b"".join([
-        b"\x48\x8d\x86" + struct.pack("<i", -ALIGNED.start),  # lea rax, [rsi - start]
-        b"\x48\x3d" + struct.pack("<i", len(ALIGNED)),  # cmp rax, length (as numbers without a sign)
-        b"\x72" + bytes([len(other)]),  # jb over the next two instructions
-        other,
-        b"\xbf" + struct.pack("<I", LINE),  # mov edi, LINE
-        jump % struct.pack("<Q", memalign),
-    ])  # fmt: skip
+    return b"".join(
+        [
+            b"\x48\x8d\x86" + struct.pack("<i", -ALIGNED.start),  # lea rax, [rsi - start]
+            b"\x48\x3d" + struct.pack("<i", len(ALIGNED)),  # cmp rax, length (as numbers without a sign)
+            b"\x72" + bytes([len(other)]),  # jb over the next two instructions
+            other,
+            b"\xbf" + struct.pack("<I", LINE),  # mov edi, LINE
+            jump % struct.pack("<Q", memalign),
+        ]
+    )
 
 
 _library = _glibc()

@@ -175,8 +175,9 @@ def rms_norm_vjp(g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, nee
 
 def _fits(x: Any) -> bool:
     """Whether kernels normalise the groups of x: it is large, and each channel has some places."""
-    return x.ndim > 2 and x.size >= SMALL and x.size >= 8 * x.shape[0] * x.shape[1] and (
-        x.dtype in HALF or has_kernel(x))  # fmt: skip
+    return (
+        x.ndim > 2 and x.size >= SMALL and x.size >= 8 * x.shape[0] * x.shape[1] and (x.dtype in HALF or has_kernel(x))
+    )
 
 
 def group_norm(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple:

@@ -182,9 +182,11 @@ def _scheme(x_labels: tuple, y_labels: tuple, out_labels: tuple) -> tuple[tuple,
     rows = [label for label in out_labels if label not in y_labels]
     columns = [label for label in out_labels if label not in x_labels]
     have = stack + rows + columns
-    orders = (tuple([x_labels.index(label) for label in stack + rows + inner]),
-              tuple([y_labels.index(label) for label in stack + inner + columns]),
-              tuple([have.index(label) for label in out_labels]))  # fmt: skip
+    orders = (
+        tuple([x_labels.index(label) for label in stack + rows + inner]),
+        tuple([y_labels.index(label) for label in stack + inner + columns]),
+        tuple([have.index(label) for label in out_labels]),
+    )
     return orders, (len(stack), len(rows), len(inner))
 
 

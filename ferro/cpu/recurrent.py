@@ -168,8 +168,18 @@ def _each(slices: Slices, *arrays: Any) -> list[list]:
 
 
 @_rounded(3)
-def lstm_steps(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any,
-               sizes: Sequence[int] | None, backwards: bool) -> tuple:  # fmt: skip
+def lstm_steps(
+    x: Any,
+    h: Any,
+    c: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    w_hr: Any,
+    sizes: Sequence[int] | None,
+    backwards: bool,
+) -> tuple:
     """The outputs, the last h and c; and for backward the gates, the cells and, if w_hr projects them, the h before that."""
     slices = _slices(x, sizes, backwards)
     hn, cn = _start(h, x, sizes, w_hh.shape[1]), _start(c, x, sizes, len(w_hh) // 4)
@@ -203,9 +213,24 @@ def _lstm_loop(
 
 
 @_rounded(None)
-def lstm_steps_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, out: Any,
-                   gates: Any, cells: Any, hidden: Any, sizes: Sequence[int] | None, backwards: bool,
-                   needs: tuple) -> tuple:  # fmt: skip
+def lstm_steps_vjp(
+    g: tuple,
+    x: Any,
+    h: Any,
+    c: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    w_hr: Any,
+    out: Any,
+    gates: Any,
+    cells: Any,
+    hidden: Any,
+    sizes: Sequence[int] | None,
+    backwards: bool,
+    needs: tuple,
+) -> tuple:
     """The gradients by x, h, c and the weights, those that `needs` asks for."""
     slices = _slices(x, sizes, backwards)
     h, c = _start(h, x, sizes, w_hh.shape[1]), _start(c, x, sizes, cells.shape[1])
@@ -236,8 +261,9 @@ def lstm_steps_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih:
 
 
 @_rounded(2)
-def gru_steps(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Sequence[int] | None,
-              backwards: bool) -> tuple:  # fmt: skip
+def gru_steps(
+    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes: Sequence[int] | None, backwards: bool
+) -> tuple:
     """The outputs and the last h; and for backward the gates, and the state's part of n."""
     slices = _slices(x, sizes, backwards)
     n = w_hh.shape[1]
@@ -260,8 +286,21 @@ def gru_steps(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, sizes:
 
 
 @_rounded(None)
-def gru_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, out: Any, gates: Any,
-                  inner: Any, sizes: Sequence[int] | None, backwards: bool, needs: tuple) -> tuple:  # fmt: skip
+def gru_steps_vjp(
+    g: tuple,
+    x: Any,
+    h: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    out: Any,
+    gates: Any,
+    inner: Any,
+    sizes: Sequence[int] | None,
+    backwards: bool,
+    needs: tuple,
+) -> tuple:
     """The gradients by x, h and the weights, those that `needs` asks for."""
     slices = _slices(x, sizes, backwards)
     h = _start(h, x, sizes, w_hh.shape[1])
@@ -286,8 +325,9 @@ def gru_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_h
 
 
 @_rounded(2)
-def rnn_steps(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, mode: str, sizes: Sequence[int] | None,
-              backwards: bool) -> tuple:  # fmt: skip
+def rnn_steps(
+    x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, mode: str, sizes: Sequence[int] | None, backwards: bool
+) -> tuple:
     """The outputs and the last h; `mode` is "RNN_TANH" or "RNN_RELU"."""
     slices = _slices(x, sizes, backwards)
     out = gemm(_rows(x), w_ih.T, None if b_ih is None else b_ih + b_hh)
@@ -310,8 +350,20 @@ def rnn_steps(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, mode: 
 
 
 @_rounded(None)
-def rnn_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, out: Any, mode: str,
-                  sizes: Sequence[int] | None, backwards: bool, needs: tuple) -> tuple:  # fmt: skip
+def rnn_steps_vjp(
+    g: tuple,
+    x: Any,
+    h: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    out: Any,
+    mode: str,
+    sizes: Sequence[int] | None,
+    backwards: bool,
+    needs: tuple,
+) -> tuple:
     """The gradients by x, h and the weights, those that `needs` asks for."""
     slices = _slices(x, sizes, backwards)
     h = _start(h, x, sizes, w_hh.shape[1])
@@ -364,8 +416,9 @@ def lstm_one(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any)
 
 
 @_rounded(None)
-def lstm_one_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, cell: Any, gates: Any,
-                 needs: tuple) -> tuple:  # fmt: skip
+def lstm_one_vjp(
+    g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, cell: Any, gates: Any, needs: tuple
+) -> tuple:
     """The gradients by x, h, c and the weights, those that `needs` asks for."""
     d = np.empty_like(gates)
     d_h, d_c = _carried(g[0], c), _carried(g[1], c)
@@ -387,8 +440,9 @@ def gru_one(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple
 
 
 @_rounded(None)
-def gru_one_vjp(g: Any, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, gates: Any, inner: Any,
-                needs: tuple) -> tuple:  # fmt: skip
+def gru_one_vjp(
+    g: Any, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, gates: Any, inner: Any, needs: tuple
+) -> tuple:
     """The gradients by x, h and the weights, those that `needs` asks for."""
     d, e, d_h = np.empty_like(gates), np.empty_like(gates), _carried(g, h)
     function("gru_gates_vjp", gates, len(x))(d_h, gates, _plain(h), inner, d, e)

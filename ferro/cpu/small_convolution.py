@@ -38,8 +38,12 @@ def _layout(
         size = reach
     steps = [itemsize * math.prod(size[i + 1 :]) for i in range(len(size))]
     plane = itemsize * math.prod(size)
-    strides = (plane, *[a * d for a, d in zip(steps, dilation, strict=True)],
-               c * plane, *[a * s for a, s in zip(steps, stride, strict=True)])  # fmt: skip
+    strides = (
+        plane,
+        *[a * d for a, d in zip(steps, dilation, strict=True)],
+        c * plane,
+        *[a * s for a, s in zip(steps, stride, strict=True)],
+    )
     return padded, within, seen, (c, *kernel, n, *out), strides
 
 

@@ -34,8 +34,14 @@ class autocast(autocast_mode.autocast):
 class GradScaler(grad_scaler.GradScaler):
     """``amp.GradScaler("cuda", ...)``; use ``amp.GradScaler("cpu")``."""
 
-    def __init__(self, init_scale: float = 2.0**16, growth_factor: float = 2.0, backoff_factor: float = 0.5, growth_interval: int = 2000,
-                 enabled: bool = True) -> None:  # fmt: skip
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
         _warn("GradScaler")
         super().__init__("cuda", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
 

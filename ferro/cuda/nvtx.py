@@ -11,8 +11,10 @@ __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start
 
 def _refuse(*args: Any, **kwargs: Any) -> NoReturn:
     """RuntimeError: there is no GPU. `profiler.record_function` names a part of a program."""
-    raise RuntimeError("NVTX functions not installed. Are you sure you have a CUDA build? ferro computes on the CPU: "
-                       "profiler.record_function names a part of a program")  # fmt: skip
+    raise RuntimeError(
+        "NVTX functions not installed. Are you sure you have a CUDA build? ferro computes on the CPU: "
+        "profiler.record_function names a part of a program"
+    )
 
 
 mark = range_end = range_pop = range_push = range_start = _refuse

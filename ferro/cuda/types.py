@@ -8,8 +8,18 @@ from ferro.core import dtypes
 from ferro.core.dtypes import type_name
 from ferro.core.layout import strided
 
-_SOME = (dtypes.float64, dtypes.float32, dtypes.float16, dtypes.bfloat16, dtypes.int64, dtypes.int32, dtypes.int16, dtypes.int8,
-         dtypes.uint8, dtypes.bool_)  # fmt: skip
+_SOME = (
+    dtypes.float64,
+    dtypes.float32,
+    dtypes.float16,
+    dtypes.bfloat16,
+    dtypes.int64,
+    dtypes.int32,
+    dtypes.int16,
+    dtypes.int8,
+    dtypes.uint8,
+    dtypes.bool_,
+)
 
 
 class CudaType(type):

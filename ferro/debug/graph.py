@@ -91,13 +91,17 @@ class Graph:
             for t in targets:
                 tx, ty = places[t]
                 bend = (y - ty) / 2 - half
-                parts.append(f'<path d="M{tx:g} {ty + half:g}C{tx:g} {ty + half + bend:g} {x:g} {y - half - bend:g} {x:g} {y - half:g}" '
-                             'fill="none" stroke="#555" marker-end="url(#tip)"/>')  # fmt: skip
+                parts.append(
+                    f'<path d="M{tx:g} {ty + half:g}C{tx:g} {ty + half + bend:g} {x:g} {y - half - bend:g} {x:g} {y - half:g}" '
+                    'fill="none" stroke="#555" marker-end="url(#tip)"/>'
+                )
         for i, v in enumerate(self.vertices):
             x, y = places[i]
             colour = "#cfe8ff" if v.is_leaf else "#ffe0b0" if v.saved else "#ffffff"
-            parts.append(f'<g><title>{escape(v.line())}</title><rect x="{x - layout.WIDTH / 2:g}" y="{y - half:g}" width="{layout.WIDTH:g}" '
-                         f'height="{layout.HEIGHT:g}" rx="4" fill="{colour}" stroke="{"#c00" if i == 0 else "#555"}"/>')  # fmt: skip
+            parts.append(
+                f'<g><title>{escape(v.line())}</title><rect x="{x - layout.WIDTH / 2:g}" y="{y - half:g}" width="{layout.WIDTH:g}" '
+                f'height="{layout.HEIGHT:g}" rx="4" fill="{colour}" stroke="{"#c00" if i == 0 else "#555"}"/>'
+            )
             for k, text in enumerate([v.title, v.shape, ", ".join(v.details)]):
                 parts.append(f'<text x="{x:g}" y="{y - half + 13 + 13 * k:g}">{escape(_cut(text))}</text>')
             parts.append("</g>")

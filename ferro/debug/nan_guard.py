@@ -116,8 +116,14 @@ class nan_guard(Observer):
         names = [f"{op.inputs[0]}[{i}]" for i in range(len(xs))] if op.variadic else op.inputs
         inputs = [_at(n, plain(x._data), index, out.shape) for n, x in zip(names, xs, strict=False) if x is not None]
         here = location()
-        raise NonFiniteError(f"nan_guard: '{op.name}' made {kind} from inputs without {self._watched()}: {_count(bad, out)}, the first at index "
-                             f"{list(index)}. Inputs: {'; '.join(inputs)}. At {here}.", op.name, "forward", index, here)  # fmt: skip
+        raise NonFiniteError(
+            f"nan_guard: '{op.name}' made {kind} from inputs without {self._watched()}: {_count(bad, out)}, the first at index "
+            f"{list(index)}. Inputs: {'; '.join(inputs)}. At {here}.",
+            op.name,
+            "forward",
+            index,
+            here,
+        )
 
     def _raise_backward(self, node: Any, g: Any, position: int, gx: Any, bad: Any) -> None:
         index = _first(bad)
@@ -130,9 +136,15 @@ class nan_guard(Observer):
         given += [_at(f"saved {n}", a, index, gx.shape) for n, a in _saved(node)]
         here = location_of(node)
         ran = f"Its forward ran at {here}." if here is not None else "Run forward inside nan_guard too to see its line."
-        raise NonFiniteError(f"nan_guard: the backward of '{op.name}' ({node.name()}) made {kind} from a gradient without {self._watched()}: in "
-                             f"the gradient of input {name}, {_count(bad, gx)}, the first at index {list(index)}. Its inputs: "
-                             f"{'; '.join(given)}. {ran}", op.name, "backward", index, here)  # fmt: skip
+        raise NonFiniteError(
+            f"nan_guard: the backward of '{op.name}' ({node.name()}) made {kind} from a gradient without {self._watched()}: in "
+            f"the gradient of input {name}, {_count(bad, gx)}, the first at index {list(index)}. Its inputs: "
+            f"{'; '.join(given)}. {ran}",
+            op.name,
+            "backward",
+            index,
+            here,
+        )
 
     def _watched(self) -> str:
         return " or ".join(name for name, on in (("nan", self.nan), ("inf", self.inf)) if on)

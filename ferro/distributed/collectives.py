@@ -68,8 +68,10 @@ def _tensor(name: str, value: Any) -> None:
 
 def _tensors(name: str, values: Any) -> None:
     if not isinstance(values, list) or not all(isinstance(v, TensorBase) for v in values):
-        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor] but got {type(values)} "
-                        "instead.")  # fmt: skip
+        raise TypeError(
+            f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor] but got {type(values)} "
+            "instead."
+        )
 
 
 def _op(op: Any) -> None:
@@ -90,9 +92,11 @@ def peer_of(rank: int | None, group_rank: int | None) -> int:
 
 def _count(name: str, what: str, values: Sequence[Any], size: int) -> None:
     if len(values) != size:
-        raise RuntimeError(f"ProcessGroup::{name}: Incorrect {what} list size {len(values)}. {what.capitalize()} list size should be "
-                           f"{size}, same as size of the process group; invalid {what} tensor list at index 0 (expected length "
-                           f"{size}, got {len(values)})")  # fmt: skip
+        raise RuntimeError(
+            f"ProcessGroup::{name}: Incorrect {what} list size {len(values)}. {what.capitalize()} list size should be "
+            f"{size}, same as size of the process group; invalid {what} tensor list at index 0 (expected length "
+            f"{size}, got {len(values)})"
+        )
 
 
 def _same(name: str, like: Tensor, *others: Tensor) -> None:
@@ -103,15 +107,18 @@ def _same(name: str, like: Tensor, *others: Tensor) -> None:
                 f"{name}: Invalid usage of tensors with different dtypes: Found {other.dtype} and {like.dtype}"
             )
         if other.shape != like.shape:
-            raise RuntimeError(f"ProcessGroup::{name}: invalid tensor size at index {i} (expected {tuple(like.shape)}, got "
-                               f"{tuple(other.shape)})")  # fmt: skip
+            raise RuntimeError(
+                f"ProcessGroup::{name}: invalid tensor size at index {i} (expected {tuple(like.shape)}, got "
+                f"{tuple(other.shape)})"
+            )
 
 
 # -------------------------------------------------------------------- one tensor to all, all to one
 
 
-def broadcast(tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
-              group_src: int | None = None) -> Work | None:  # fmt: skip
+def broadcast(
+    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+) -> Work | None:
     """Writes the tensor of rank `src` into that of every rank."""
     _tensor("tensor", tensor)
     root = peer_of(src, group_src)
@@ -129,8 +136,14 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
     return _run("all_reduce", group, async_op, lambda g: g.reduce(tensor, op, None), [tensor])
 
 
-def reduce(tensor: Tensor, dst: int | None = None, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False,
-           group_dst: int | None = None) -> Work | None:  # fmt: skip
+def reduce(
+    tensor: Tensor,
+    dst: int | None = None,
+    op: ReduceOp = ReduceOp.SUM,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
     """Writes the sum (or what `op` says) of the tensors of all ranks into that of rank `dst`."""
     _tensor("tensor", tensor)
     _op(op)
@@ -154,8 +167,14 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
     return _run("all_gather", group, async_op, exchange, tensor_list)
 
 
-def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None, group: Any = None,
-           async_op: bool = False, group_dst: int | None = None) -> Work | None:  # fmt: skip
+def gather(
+    tensor: Tensor,
+    gather_list: list[Tensor] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_dst: int | None = None,
+) -> Work | None:
     """Writes the tensors of all ranks into the list of rank `dst` (0 unless given)."""
     _tensor("tensor", tensor)
     if gather_list:
@@ -174,8 +193,14 @@ def gather(tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | N
     return _run("gather", group, async_op, exchange, gather_list or [])
 
 
-def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None, group: Any = None,
-            async_op: bool = False, group_src: int | None = None) -> Work | None:  # fmt: skip
+def scatter(
+    tensor: Tensor,
+    scatter_list: list[Tensor] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    async_op: bool = False,
+    group_src: int | None = None,
+) -> Work | None:
     """Writes entry i of the list of rank `src` (0 unless given) into the tensor of rank i."""
     _tensor("tensor", tensor)
     if scatter_list:
@@ -194,8 +219,9 @@ def scatter(tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int |
     return _run("scatter", group, async_op, exchange, [tensor])
 
 
-def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None,
-                   async_op: bool = False) -> Work | None:  # fmt: skip
+def reduce_scatter(
+    output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
     """Writes the sum over ranks of entry i of their lists into the output of rank i."""
     _tensor("output", output)
     _tensors("input_list", input_list)
@@ -210,8 +236,9 @@ def reduce_scatter(output: Tensor, input_list: list[Tensor], op: ReduceOp = Redu
     return _run("reduce_scatter", group, async_op, exchange, [output])
 
 
-def all_to_all(output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None,
-               async_op: bool = False) -> Work | None:  # fmt: skip
+def all_to_all(
+    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None, async_op: bool = False
+) -> Work | None:
     """Writes input j of rank i into output i of rank j."""
     _tensors("output_tensor_list", output_tensor_list)
     _tensors("input_tensor_list", input_tensor_list)
@@ -238,8 +265,10 @@ def _parts(name: str, whole: Tensor, part: Tensor, size: int) -> list[Tensor]:
         return [p.reshape(part.shape) for p in whole.chunk(size)] if size > 1 else [whole.view(part.shape)]
     if tuple(whole.shape) == stacked:
         return list(whole.unbind())
-    raise RuntimeError(f"ProcessGroup::{name}: invalid tensor size at index 0 (expected {joined} or {stacked}, got "
-                       f"{tuple(whole.shape)})")  # fmt: skip
+    raise RuntimeError(
+        f"ProcessGroup::{name}: invalid tensor size at index 0 (expected {joined} or {stacked}, got "
+        f"{tuple(whole.shape)})"
+    )
 
 
 def all_gather_single(
@@ -255,8 +284,9 @@ def all_gather_single(
     return _run("all_gather_single", group, async_op, exchange, [output_tensor])
 
 
-def reduce_scatter_single(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
-                          async_op: bool = False) -> Work | None:  # fmt: skip
+def reduce_scatter_single(
+    output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
     """Writes the sum over ranks of part i of their inputs into the output of rank i."""
     _tensor("output", output)
     _tensor("input", input)
@@ -271,8 +301,11 @@ def reduce_scatter_single(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp
 
 
 def _old(name: str, new: str) -> None:
-    warnings.warn(f"`torch.distributed.{name}` is deprecated. Please use `torch.distributed.{new}` instead.", FutureWarning,
-                  stacklevel=3)  # fmt: skip
+    warnings.warn(
+        f"`torch.distributed.{name}` is deprecated. Please use `torch.distributed.{new}` instead.",
+        FutureWarning,
+        stacklevel=3,
+    )
 
 
 def all_gather_into_tensor(
@@ -283,15 +316,22 @@ def all_gather_into_tensor(
     return all_gather_single(output_tensor, input_tensor, group, async_op)
 
 
-def reduce_scatter_tensor(output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None,
-                          async_op: bool = False) -> Work | None:  # fmt: skip
+def reduce_scatter_tensor(
+    output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
+) -> Work | None:
     """The old name of `reduce_scatter_single`; warns."""
     _old("reduce_scatter_tensor", "reduce_scatter_single")
     return reduce_scatter_single(output, input, op, group, async_op)
 
 
-def all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
-                      input_split_sizes: list[int] | None = None, group: Any = None, async_op: bool = False) -> Work | None:  # fmt: skip
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: list[int] | None = None,
+    input_split_sizes: list[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Work | None:
     """Writes part j of the input of rank i into part i of the output of rank j; parts are equal, or of the given sizes."""
     _tensor("output", output)
     _tensor("input", input)
@@ -336,8 +376,10 @@ def _alone(name: str, tensor: Any, rank: int | None, group_rank: int | None, gro
     peer = None if rank is None and group_rank is None and end == "source" else peer_of(rank, group_rank)
     if peer == found.rank():
         raise ValueError(f"Invalid {end} rank: {end} rank should not be the same as the rank of the current process.")
-    raise RuntimeError(f"{name}: {'any rank' if peer is None else f'rank {peer}'}: this group has one process, and nobody else to "
-                       "exchange tensors with")  # fmt: skip
+    raise RuntimeError(
+        f"{name}: {'any rank' if peer is None else f'rank {peer}'}: this group has one process, and nobody else to "
+        "exchange tensors with"
+    )
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:

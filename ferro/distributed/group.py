@@ -85,8 +85,10 @@ class ProcessGroup:
         if op in _BITWISE and tensor.dtype.np in dtypes.INEXACT:
             raise RuntimeError(f"Cannot use {op} with non-integral dtype: got {tensor.dtype}")
         if op is ReduceOp.AVG and tensor.dtype.np not in dtypes.INEXACT:
-            raise RuntimeError(f"result type Float can't be cast to the desired output type {tensor.dtype}: ReduceOp.AVG is for "
-                               "floating-point tensors")  # fmt: skip
+            raise RuntimeError(
+                f"result type Float can't be cast to the desired output type {tensor.dtype}: ReduceOp.AVG is for "
+                "floating-point tensors"
+            )
 
     def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int | None) -> None:
         """Writes the tensor of every rank into the outputs of the root, or (None) of everyone."""
@@ -194,8 +196,10 @@ def _backend(backend: str | None) -> str:
     for part in backend.lower().split(","):
         place, _, name = part.rpartition(":")
         if name in ("nccl", "xccl", "ucc", "mpi"):
-            raise RuntimeError(f"Distributed package doesn't have {name.upper()} built in: ferro has process groups of one process "
-                               'on the CPU, which are called "gloo"')  # fmt: skip
+            raise RuntimeError(
+                f"Distributed package doesn't have {name.upper()} built in: ferro has process groups of one process "
+                'on the CPU, which are called "gloo"'
+            )
         if name != "gloo":
             raise AssertionError(f'Unknown backend type {name}; ferro has "gloo"')
         if place not in ("", "cpu"):
@@ -223,13 +227,17 @@ def _place(init_method: str | None, store: Any, rank: int, world_size: int) -> t
         found = []
         for given, variable in ((rank, "RANK"), (world_size, "WORLD_SIZE")):
             if given == -1 and variable not in os.environ:
-                raise ValueError(f"Error initializing torch.distributed using env:// rendezvous: environment variable {variable} "
-                                 "expected, but not set")  # fmt: skip
+                raise ValueError(
+                    f"Error initializing torch.distributed using env:// rendezvous: environment variable {variable} "
+                    "expected, but not set"
+                )
             found.append(int(os.environ[variable]) if given == -1 else given)
         return found[0], found[1]
     if rank < 0 or world_size < 1:
-        raise ValueError(f"Error initializing torch.distributed using {scheme}:// rendezvous: rank parameter missing, or "
-                         "world_size parameter missing")  # fmt: skip
+        raise ValueError(
+            f"Error initializing torch.distributed using {scheme}:// rendezvous: rank parameter missing, or "
+            "world_size parameter missing"
+        )
     return rank, world_size
 
 
@@ -248,9 +256,16 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         _world.groups.remove(found)
 
 
-def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = None, backend: str | None = None,
-              pg_options: Any = None, use_local_synchronization: bool = False, group_desc: str | None = None,
-              device_id: Any = None, sort_ranks: bool = True) -> ProcessGroup:  # fmt: skip
+def new_group(
+    ranks: Sequence[int] | None = None,
+    timeout: timedelta | None = None,
+    backend: str | None = None,
+    pg_options: Any = None,
+    use_local_synchronization: bool = False,
+    group_desc: str | None = None,
+    device_id: Any = None,
+    sort_ranks: bool = True,
+) -> ProcessGroup:
     """Another group of some of the default group's ranks, that is, of rank 0. ValueError for other ranks, or one twice."""
     world = resolved(None)
     chosen = list(get_process_group_ranks(None) if ranks is None else ranks)

@@ -36,8 +36,13 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
     object_list[0] = _copy(obj)
 
 
-def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
-                  group_dst: int | None = None) -> None:  # fmt: skip
+def gather_object(
+    obj: Any,
+    object_gather_list: list[Any] | None = None,
+    dst: int | None = None,
+    group: Any = None,
+    group_dst: int | None = None,
+) -> None:
     """Writes the objects of all ranks into the list of rank `dst` (0 unless given)."""
     found = resolved(group)
     found.check_root("gather", 0 if dst is None and group_dst is None else peer_of(dst, group_dst))
@@ -47,16 +52,22 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     object_gather_list[0] = _copy(obj)
 
 
-def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
-                          group_src: int | None = None) -> None:  # fmt: skip
+def broadcast_object_list(
+    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
+) -> None:
     """Writes the objects in the list of rank `src` (0 unless given) into those of the others: of nobody."""
     found = resolved(group)
     found.check_root("broadcast", 0 if src is None and group_src is None else peer_of(src, group_src))
     pickle.dumps(object_list)  # (what cannot be sent is refused with one process, too)
 
 
-def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
-                        src: int | None = None, group: Any = None, group_src: int | None = None) -> None:  # fmt: skip
+def scatter_object_list(
+    scatter_object_output_list: list[Any],
+    scatter_object_input_list: list[Any] | None = None,
+    src: int | None = None,
+    group: Any = None,
+    group_src: int | None = None,
+) -> None:
     """Writes entry i of the list of rank `src` (0 unless given) into the first place of the output list of rank i."""
     found = resolved(group)
     found.check_root("scatter", 0 if src is None and group_src is None else peer_of(src, group_src))
@@ -65,6 +76,8 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
     if scatter_object_input_list is None:
         raise ValueError("source rank must provide non-None scatter_object_input_list")
     if len(scatter_object_input_list) != found.size():
-        raise RuntimeError(f"ProcessGroup::scatter: Incorrect input list size {len(scatter_object_input_list)}. Input list size should "
-                           f"be {found.size()}, same as size of the process group.")  # fmt: skip
+        raise RuntimeError(
+            f"ProcessGroup::scatter: Incorrect input list size {len(scatter_object_input_list)}. Input list size should "
+            f"be {found.size()}, same as size of the process group."
+        )
     scatter_object_output_list[0] = _copy(scatter_object_input_list[0])

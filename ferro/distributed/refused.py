@@ -21,88 +21,129 @@ _CALL = "call the function itself: there is one process"
 
 # Modules of PyTorch: the substitute, and the names that they have.
 TABLE: dict[str, tuple[str, str]] = {
-    "": (_ALONE, """
+    "": (
+        _ALONE,
+        """
         AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BackendConfig BarrierOptions BroadcastOptions
         BuiltinCommHookType DeviceMesh FileStore GatherOptions GradBucket HashStore Logger P2POp PrefixStore ProcessGroupGloo
         ReduceOptions ReduceScatterOptions Reducer ScatterOptions Store TCPStore all_gather_coalesced all_reduce_coalesced
         batch_isend_irecv init_device_mesh new_subgroups new_subgroups_by_enumeration recv_object_list
         register_rendezvous_handler rendezvous send_object_list shrink_group split_group
-        """),
+        """,
+    ),
     "_tensor": (_TENSOR, "DTensor Partial Placement Replicate Shard distribute_module distribute_tensor"),
     "algorithms": (_CALL, "Join JoinHook Joinable"),
     "algorithms._checkpoint": ("", ""),
-    "algorithms._checkpoint.checkpoint_wrapper": ("`utils.checkpoint.checkpoint` in `forward`", """
+    "algorithms._checkpoint.checkpoint_wrapper": (
+        "`utils.checkpoint.checkpoint` in `forward`",
+        """
         ActivationWrapper CheckpointImpl CheckpointWrapper OffloadWrapper apply_activation_checkpointing checkpoint_wrapper
         offload_wrapper
-        """),
+        """,
+    ),
     "algorithms.ddp_comm_hooks": ("", ""),
-    "algorithms.ddp_comm_hooks.default_hooks": ("gradients of one process travel nowhere: no hook is needed", """
+    "algorithms.ddp_comm_hooks.default_hooks": (
+        "gradients of one process travel nowhere: no hook is needed",
+        """
         allreduce_hook bf16_compress_hook bf16_compress_wrapper fp16_compress_hook fp16_compress_wrapper
-        """),
+        """,
+    ),
     "algorithms.ddp_comm_hooks.powerSGD_hook": (
-        "gradients of one process travel nowhere: no hook is needed", "PowerSGDState batched_powerSGD_hook powerSGD_hook"
+        "gradients of one process travel nowhere: no hook is needed",
+        "PowerSGDState batched_powerSGD_hook powerSGD_hook",
     ),
     "algorithms.join": (_CALL, "Join JoinHook Joinable"),
     "algorithms.model_averaging": ("", ""),
     "algorithms.model_averaging.averagers": (
-        "the mean over one process is the model: leave it out", "ModelAverager PeriodicModelAverager"
+        "the mean over one process is the model: leave it out",
+        "ModelAverager PeriodicModelAverager",
     ),
-    "checkpoint": (_SAVE, """
+    "checkpoint": (
+        _SAVE,
+        """
         CheckpointException DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter LoadPlan LoadPlanner Metadata
         SavePlan SavePlanner StorageReader StorageWriter async_save load load_sharded_optimizer_state_dict load_state_dict save
         save_state_dict
-        """),
+        """,
+    ),
     "checkpoint.default_planner": (_SAVE, "DefaultLoadPlanner DefaultSavePlanner"),
     "checkpoint.format_utils": (_SAVE, "dcp_to_torch_save torch_save_to_dcp"),
     "checkpoint.metadata": (_SAVE, "Metadata TensorStorageMetadata"),
     "checkpoint.optimizer": (_SAVE, "load_sharded_optimizer_state_dict"),
-    "checkpoint.state_dict": ("`model.state_dict()` and `optimizer.state_dict()`", """
+    "checkpoint.state_dict": (
+        "`model.state_dict()` and `optimizer.state_dict()`",
+        """
         StateDictOptions get_model_state_dict get_optimizer_state_dict get_state_dict set_model_state_dict
         set_optimizer_state_dict set_state_dict
-        """),
+        """,
+    ),
     "checkpoint.stateful": (_SAVE, "Stateful"),
     "device_mesh": (_ALONE, "DeviceMesh init_device_mesh"),
-    "fsdp": (_MODEL, """
+    "fsdp": (
+        _MODEL,
+        """
         BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule FullOptimStateDictConfig FullStateDictConfig
         FullyShardedDataParallel LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision MixedPrecisionPolicy
         OffloadPolicy OptimStateDictConfig OptimStateKeyType ShardedOptimStateDictConfig ShardedStateDictConfig
         ShardingStrategy StateDictConfig StateDictSettings StateDictType UnshardHandle fully_shard
         register_fsdp_forward_method
-        """),
-    "fsdp.api": (_MODEL, """
+        """,
+    ),
+    "fsdp.api": (
+        _MODEL,
+        """
         BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig LocalOptimStateDictConfig LocalStateDictConfig
         MixedPrecision OptimStateDictConfig ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy
         StateDictConfig StateDictSettings StateDictType
-        """),
-    "fsdp.fully_sharded_data_parallel": (_MODEL, """
+        """,
+    ),
+    "fsdp.fully_sharded_data_parallel": (
+        _MODEL,
+        """
         BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel
         LocalStateDictConfig MixedPrecision OptimStateKeyType ShardedStateDictConfig ShardingStrategy StateDictType
-        """),
+        """,
+    ),
     "fsdp.sharded_grad_scaler": ("`amp.GradScaler`", "ShardedGradScaler"),
-    "fsdp.wrap": (_MODEL, """
+    "fsdp.wrap": (
+        _MODEL,
+        """
         CustomPolicy ModuleWrapPolicy always_wrap_policy enable_wrap lambda_auto_wrap_policy size_based_auto_wrap_policy
         transformer_auto_wrap_policy wrap
-        """),
+        """,
+    ),
     "launcher": (_CALL, "elastic_launch"),
     "launcher.api": (_CALL, "LaunchConfig elastic_launch"),
-    "pipelining": (_MODEL, """
+    "pipelining": (
+        _MODEL,
+        """
         Pipe PipelineStage Schedule1F1B ScheduleGPipe ScheduleInterleaved1F1B ScheduleLoopedBFS SplitPoint build_stage
         pipe_split pipeline
-        """),
-    "rpc": (_CALL, """
+        """,
+    ),
+    "rpc": (
+        _CALL,
+        """
         BackendType RRef TensorPipeRpcBackendOptions get_worker_info init_rpc remote rpc_async rpc_sync shutdown
-        """),
+        """,
+    ),
     "run": (_CALL, "get_args_parser main run"),
-    "tensor": (_TENSOR, """
+    "tensor": (
+        _TENSOR,
+        """
         DTensor Partial Placement Replicate Shard distribute_module distribute_tensor empty full ones rand randn zeros
-        """),
+        """,
+    ),
     "tensor.experimental": (_TENSOR, "context_parallel implicit_replication local_map register_sharding"),
-    "tensor.parallel": (_MODEL, """
+    "tensor.parallel": (
+        _MODEL,
+        """
         ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput RowwiseParallel
         SequenceParallel loss_parallel parallelize_module
-        """),
+        """,
+    ),
     "tensor.placement_types": (_TENSOR, "Partial Placement Replicate Shard"),
-}  # fmt: skip
+}
 
 HOME = "ferro.distributed"
 
@@ -133,8 +174,16 @@ def _stand_in(module: str, name: str) -> Any:
     place = f"{module}.{name}".removeprefix(".")
     instead = TABLE[module][0]
     if name[0].isupper():
-        return Refused(name, (), {"__qualname__": place, "__module__": HOME, "instead": instead,
-                                  "__doc__": f"NotImplementedError when it is called. Instead: {instead}"})  # fmt: skip
+        return Refused(
+            name,
+            (),
+            {
+                "__qualname__": place,
+                "__module__": HOME,
+                "instead": instead,
+                "__doc__": f"NotImplementedError when it is called. Instead: {instead}",
+            },
+        )
 
     def refused(*args: Any, **kwargs: Any) -> Any:
         _refuse(place, instead)

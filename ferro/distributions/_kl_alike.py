@@ -163,8 +163,10 @@ def _transformed(p: Any, q: Any) -> Tensor:
 def _independent(p: Any, q: Any) -> Tensor:
     dims = p.reinterpreted_batch_ndims
     if dims != q.reinterpreted_batch_ndims:
-        raise NotImplementedError("KL(p || q) of Independent distributions is implemented for equal reinterpreted_batch_ndims, got "
-                                  f"{dims} and {q.reinterpreted_batch_ndims}")  # fmt: skip
+        raise NotImplementedError(
+            "KL(p || q) of Independent distributions is implemented for equal reinterpreted_batch_ndims, got "
+            f"{dims} and {q.reinterpreted_batch_ndims}"
+        )
     return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), dims)
 
 
@@ -177,8 +179,10 @@ def _gaussian(log_dets: Tensor, trace: Tensor, distance: Tensor, p: Any, q: Any)
 
 def _same_event(p: Any, q: Any, names: str) -> None:
     if p.event_shape != q.event_shape:
-        raise ValueError(f"KL-divergence between two {names} with different event shapes cannot be computed: got {p.event_shape} "
-                         f"and {q.event_shape}")  # fmt: skip
+        raise ValueError(
+            f"KL-divergence between two {names} with different event shapes cannot be computed: got {p.event_shape} "
+            f"and {q.event_shape}"
+        )
 
 
 def _trace(matrix: Tensor) -> Tensor:

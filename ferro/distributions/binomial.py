@@ -38,12 +38,16 @@ class Binomial(ByProbability):
         (tensor(1.), tensor(0.7500))
     """
 
-    arg_constraints = {"total_count": constraints.nonnegative_integer, "probs": constraints.unit_interval,
-                       "logits": constraints.real}  # fmt: skip
+    arg_constraints = {
+        "total_count": constraints.nonnegative_integer,
+        "probs": constraints.unit_interval,
+        "logits": constraints.real,
+    }
     has_enumerate_support = True
 
-    def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
         count, given = broadcast_all(total_count, one_of(probs, logits))
         self.total_count = count.to(given.dtype)
         self._give("logits" if probs is None else "probs", given)

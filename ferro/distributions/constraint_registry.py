@@ -44,8 +44,10 @@ class ConstraintRegistry:
         try:
             factory = self._registry[type(constraint)]
         except KeyError:
-            raise NotImplementedError(f"Cannot transform {type(constraint).__name__} constraints: register a transform with "
-                                      ".register(constraint, factory)") from None  # fmt: skip
+            raise NotImplementedError(
+                f"Cannot transform {type(constraint).__name__} constraints: register a transform with "
+                ".register(constraint, factory)"
+            ) from None
         return factory(constraint)
 
 

@@ -91,8 +91,9 @@ def is_dependent(constraint: Any) -> bool:
 class _DependentProperty(property, _Dependent):  # type: ignore[misc]
     """A property that is, asked of the class, a dependent constraint: ``@constraints.dependent_property``."""
 
-    def __init__(self, fn: Callable | None = None, *, is_discrete: Any = NotImplemented,
-                 event_dim: Any = NotImplemented) -> None:  # fmt: skip
+    def __init__(
+        self, fn: Callable | None = None, *, is_discrete: Any = NotImplemented, event_dim: Any = NotImplemented
+    ) -> None:
         property.__init__(self, fn)
         _Dependent.__init__(self, is_discrete=is_discrete, event_dim=event_dim)
 

@@ -44,8 +44,13 @@ class ContinuousBernoulli(ByProbability, ExponentialFamily):
     has_rsample = True
     _mean_carrier_measure = 0
 
-    def __init__(self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501),
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        probs: Any = None,
+        logits: Any = None,
+        lims: tuple[float, float] = (0.499, 0.501),
+        validate_args: bool | None = None,
+    ) -> None:
         (given,) = broadcast_all(one_of(probs, logits))
         if probs is not None:
             # (checked before the clamp, which makes everything valid)

@@ -55,8 +55,11 @@ class Distribution:
         try:
             expected = self.arg_constraints
         except NotImplementedError:
-            warnings.warn(f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize the "
-                          "distribution with `validate_args=False` to turn off validation.", stacklevel=4)  # fmt: skip
+            warnings.warn(
+                f"{type(self)} does not define `arg_constraints`. Please set `arg_constraints = {{}}` or initialize the "
+                "distribution with `validate_args=False` to turn off validation.",
+                stacklevel=4,
+            )
             return
         for name, constraint in expected.items():
             derived = name not in self.__dict__ and isinstance(getattr(type(self), name, None), lazy_property)
@@ -64,8 +67,10 @@ class Distribution:
                 continue  # (what is computed from the given parameters satisfies its constraint)
             value = getattr(self, name)
             if not constraint.check(value).all():
-                raise ValueError(f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
-                                 f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}")  # fmt: skip
+                raise ValueError(
+                    f"Expected parameter {name} ({type(value).__name__} of shape {tuple(value.shape)}) of distribution "
+                    f"{self!r} to satisfy the constraint {constraint!r}, but found invalid values:\n{value}"
+                )
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
         """The distribution with its batch expanded to `batch_shape`, sharing memory with this one.
@@ -97,8 +102,10 @@ class Distribution:
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """An empty instance of the class of this distribution, or the one that a subclass has begun."""
         if _instance is None and type(self).__init__ is not cls.__init__:
-            raise NotImplementedError(f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must "
-                                      "also define a custom .expand() method.")  # fmt: skip
+            raise NotImplementedError(
+                f"Subclass {type(self).__name__} of {cls.__name__} that defines a custom __init__ method must "
+                "also define a custom .expand() method."
+            )
         return self.__new__(type(self)) if _instance is None else _instance
 
     @property
@@ -138,8 +145,10 @@ class Distribution:
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Random values that are differentiable functions of the parameters (where `has_rsample` is true)."""
-        raise NotImplementedError(f"{type(self)} does not implement rsample: its samples are no differentiable function of the "
-                                  "parameters; use sample() and log_prob()")  # fmt: skip
+        raise NotImplementedError(
+            f"{type(self)} does not implement rsample: its samples are no differentiable function of the "
+            "parameters; use sample() and log_prob()"
+        )
 
     def sample_n(self, n: int) -> Tensor:
         """``sample((n,))``; deprecated in PyTorch."""
@@ -207,12 +216,17 @@ class Distribution:
         try:
             support = self.support
         except NotImplementedError:
-            warnings.warn(f"{type(self)} does not define `support` to enable sample validation. Please initialize the distribution "
-                          "with `validate_args=False` to turn off validation.", stacklevel=4)  # fmt: skip
+            warnings.warn(
+                f"{type(self)} does not define `support` to enable sample validation. Please initialize the distribution "
+                "with `validate_args=False` to turn off validation.",
+                stacklevel=4,
+            )
             return
         if not support.check(value).all():
-            raise ValueError(f"Expected value argument ({type(value).__name__} of shape {tuple(shape)}) to be within the support "
-                             f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}")  # fmt: skip
+            raise ValueError(
+                f"Expected value argument ({type(value).__name__} of shape {tuple(shape)}) to be within the support "
+                f"({support!r}) of the distribution {self!r}, but found invalid values:\n{value}"
+            )
 
     def __repr__(self) -> str:
         given = [(name, self.__dict__[name]) for name in self.arg_constraints if name in self.__dict__]

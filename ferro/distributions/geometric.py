@@ -40,8 +40,10 @@ class Geometric(ByProbability):
         super().__init__(self._param.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not (self.probs > 0).all():
             invalid = self.probs.detach()[self.probs <= 0]
-            raise ValueError(f"Expected parameter probs ({type(self.probs).__name__} of shape {tuple(self.probs.shape)}) of distribution "
-                             f"{self!r} to be positive but found invalid values:\n{invalid}")  # fmt: skip
+            raise ValueError(
+                f"Expected parameter probs ({type(self.probs).__name__} of shape {tuple(self.probs.shape)}) of distribution "
+                f"{self!r} to be positive but found invalid values:\n{invalid}"
+            )
 
     @property
     def mean(self) -> Tensor:

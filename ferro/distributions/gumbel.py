@@ -41,8 +41,9 @@ class Gumbel(TransformedDistribution):
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         info = ferro.finfo(self.loc.dtype)
-        uniform = Uniform(ferro.full_like(self.loc, info.tiny), ferro.full_like(self.loc, 1 - info.eps),
-                          validate_args=validate_args)  # fmt: skip
+        uniform = Uniform(
+            ferro.full_like(self.loc, info.tiny), ferro.full_like(self.loc, 1 - info.eps), validate_args=validate_args
+        )
         minus_log = [ExpTransform().inv, AffineTransform(loc=0, scale=-ferro.ones_like(self.scale))]
         last = [ExpTransform().inv, AffineTransform(loc=self.loc, scale=-self.scale)]
         super().__init__(uniform, minus_log + last, validate_args=validate_args)

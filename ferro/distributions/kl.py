@@ -48,8 +48,12 @@ def _dispatch_kl(type_p: type, type_q: type) -> Any:
     left = min(fitting, key=lambda pair: (near_p(pair[0]), near_q(pair[1])))
     right = min(fitting, key=lambda pair: (near_q(pair[1]), near_p(pair[0])))
     if _KL_REGISTRY[left] is not _KL_REGISTRY[right]:
-        warnings.warn(f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). Please register_kl({left[0].__name__}, "
-                      f"{right[1].__name__})", RuntimeWarning, stacklevel=3)  # fmt: skip
+        warnings.warn(
+            f"Ambiguous kl_divergence({type_p.__name__}, {type_q.__name__}). Please register_kl({left[0].__name__}, "
+            f"{right[1].__name__})",
+            RuntimeWarning,
+            stacklevel=3,
+        )
     return _KL_REGISTRY[left]
 
 
@@ -69,8 +73,10 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
         _KL_MEMOIZE[key] = _dispatch_kl(*key)
     function = _KL_MEMOIZE[key]
     if function is NotImplemented:
-        raise NotImplementedError(f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}; "
-                                  "register one with register_kl, or estimate it from samples and log_prob")  # fmt: skip
+        raise NotImplementedError(
+            f"No KL(p || q) is implemented for p type {type(p).__name__} and q type {type(q).__name__}; "
+            "register one with register_kl, or estimate it from samples and log_prob"
+        )
     return function(p, q)
 
 

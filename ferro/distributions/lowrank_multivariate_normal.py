@@ -64,8 +64,9 @@ class LowRankMultivariateNormal(Distribution):
         try:
             batch_shape = ferro.broadcast_shapes(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
         except (RuntimeError, ValueError) as e:
-            raise ValueError(f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag "
-                             f"{cov_diag.shape}") from e  # fmt: skip
+            raise ValueError(
+                f"Incompatible batch shapes: loc {loc.shape}, cov_factor {cov_factor.shape}, cov_diag {cov_diag.shape}"
+            ) from e
         self.loc = loc.expand((*batch_shape, -1))
         self.cov_factor = cov_factor.expand((*batch_shape, -1, -1))
         self.cov_diag = cov_diag.expand((*batch_shape, -1))

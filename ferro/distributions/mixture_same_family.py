@@ -29,25 +29,32 @@ class MixtureSameFamily(Distribution):
     arg_constraints: Any = {}
     has_rsample = False
 
-    def __init__(self, mixture_distribution: Categorical, component_distribution: Distribution,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
+    ) -> None:
         if not isinstance(mixture_distribution, Categorical):
             raise ValueError(
                 " The Mixture distribution needs to be an  instance of torch.distributions.Categorical, got "
                 f"{type(mixture_distribution).__name__}"
             )
         if not isinstance(component_distribution, Distribution):
-            raise ValueError("The Component distribution needs to be an instance of torch.distributions.Distribution, got "
-                             f"{type(component_distribution).__name__}")  # fmt: skip
+            raise ValueError(
+                "The Component distribution needs to be an instance of torch.distributions.Distribution, got "
+                f"{type(component_distribution).__name__}"
+            )
         batch, components = mixture_distribution.batch_shape, component_distribution.batch_shape
         for i, j in zip(reversed(batch), reversed(components[:-1]), strict=False):
             if i != 1 and j not in (1, i):
-                raise ValueError(f"`mixture_distribution.batch_shape` ({batch}) is not compatible with "
-                                 f"`component_distribution.batch_shape`({components[:-1]})")  # fmt: skip
+                raise ValueError(
+                    f"`mixture_distribution.batch_shape` ({batch}) is not compatible with "
+                    f"`component_distribution.batch_shape`({components[:-1]})"
+                )
         self._num_component = mixture_distribution._num_events
         if self._num_component != components[-1]:
-            raise ValueError(f"`mixture_distribution component` ({self._num_component}) does not equal "
-                             f"`component_distribution.batch_shape[-1]` ({components[-1]})")  # fmt: skip
+            raise ValueError(
+                f"`mixture_distribution component` ({self._num_component}) does not equal "
+                f"`component_distribution.batch_shape[-1]` ({components[-1]})"
+            )
         self._mixture_distribution = mixture_distribution
         self._component_distribution = component_distribution
         super().__init__(components[:-1], component_distribution.event_shape, validate_args)

@@ -36,8 +36,9 @@ class Multinomial(OverCategories):
         tensor([1., 3.])
     """
 
-    def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
         if not isinstance(total_count, int):
             raise NotImplementedError(
                 f"inhomogeneous total_count is not supported: it is one int for the whole batch, got {total_count!r}"

@@ -119,8 +119,14 @@ class MultivariateNormal(ByScale):
     support = constraints.real_vector
     has_rsample = True
 
-    def __init__(self, loc: Tensor, covariance_matrix: Tensor | None = None, precision_matrix: Tensor | None = None,
-                 scale_tril: Tensor | None = None, validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        loc: Tensor,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         if loc.dim() < 1:
             raise ValueError("loc must be at least one-dimensional.")
         matrices = zip(NAMES, (scale_tril, covariance_matrix, precision_matrix), strict=True)

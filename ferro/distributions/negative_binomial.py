@@ -35,12 +35,16 @@ class NegativeBinomial(ByProbability):
         tensor(3.)
     """
 
-    arg_constraints = {"total_count": constraints.greater_than_eq(0), "probs": constraints.half_open_interval(0.0, 1.0),
-                       "logits": constraints.real}  # fmt: skip
+    arg_constraints = {
+        "total_count": constraints.greater_than_eq(0),
+        "probs": constraints.half_open_interval(0.0, 1.0),
+        "logits": constraints.real,
+    }
     support = constraints.nonnegative_integer
 
-    def __init__(self, total_count: Any, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, total_count: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
         count, given = broadcast_all(total_count, one_of(probs, logits))
         self.total_count = count.to(given.dtype)
         self._give("logits" if probs is None else "probs", given)

@@ -25,8 +25,9 @@ class LogitRelaxedBernoulli(ByProbability):
     support = constraints.real
     has_rsample = False  # (as PyTorch says it of this one, though rsample is there)
 
-    def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, temperature: Tensor, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
         self.temperature = temperature
         self._give("logits" if probs is None else "probs", *broadcast_all(one_of(probs, logits)))
         super().__init__(self._param.shape, validate_args=validate_args)
@@ -68,8 +69,9 @@ class RelaxedBernoulli(TransformedDistribution):
     has_rsample = True
     base_dist: LogitRelaxedBernoulli
 
-    def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, temperature: Tensor, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 

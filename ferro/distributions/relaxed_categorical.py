@@ -26,8 +26,9 @@ class ExpRelaxedCategorical(OverCategories):
     support = constraints.real_vector
     has_rsample = True
 
-    def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, temperature: Tensor, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
         self.temperature = temperature
         super().__init__(Categorical(probs, logits), validate_args)
 
@@ -69,8 +70,9 @@ class RelaxedOneHotCategorical(TransformedDistribution):
     has_rsample = True
     base_dist: ExpRelaxedCategorical
 
-    def __init__(self, temperature: Tensor, probs: Any = None, logits: Any = None,
-                 validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, temperature: Tensor, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 

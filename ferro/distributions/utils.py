@@ -30,8 +30,10 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
     """
     for v in values:
         if not isinstance(v, (Tensor, Number)):
-            raise ValueError("Input arguments must all be instances of Number, torch.Tensor or objects implementing "
-                             f"__torch_function__. One is of type {type(v).__name__}.")  # fmt: skip
+            raise ValueError(
+                "Input arguments must all be instances of Number, torch.Tensor or objects implementing "
+                f"__torch_function__. One is of type {type(v).__name__}."
+            )
     dtype = next((v.dtype for v in values if isinstance(v, Tensor)), ferro.get_default_dtype())
     tensors = [v if isinstance(v, Tensor) else ferro.tensor(v, dtype=dtype) for v in values]
     return tuple(ferro.broadcast_tensors(*tensors))
@@ -131,8 +133,10 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     while (held := sum(min(max(row + 1 + diag, 0), n) for row in range(n))) < count:
         n += 1
     if held != count:
-        raise ValueError(f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a "
-                         "square D x D matrix.")  # fmt: skip
+        raise ValueError(
+            f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a "
+            "square D x D matrix."
+        )
     rows, columns = ferro.tril_indices(n, n, offset=diag)
     mat = vec.new_zeros((*vec.shape[:-1], n, n))
     mat[..., rows, columns] = vec

@@ -49,8 +49,14 @@ class Wishart(ByScale, ExponentialFamily):
     has_rsample = True
     _mean_carrier_measure = 0
 
-    def __init__(self, df: Any, covariance_matrix: Tensor | None = None, precision_matrix: Tensor | None = None,
-                 scale_tril: Tensor | None = None, validate_args: bool | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        df: Any,
+        covariance_matrix: Tensor | None = None,
+        precision_matrix: Tensor | None = None,
+        scale_tril: Tensor | None = None,
+        validate_args: bool | None = None,
+    ) -> None:
         matrices = zip(NAMES, (scale_tril, covariance_matrix, precision_matrix), strict=True)
         given = [(name, m) for name, m in matrices if m is not None]
         if len(given) != 1:
@@ -69,8 +75,10 @@ class Wishart(ByScale, ExponentialFamily):
             raise ValueError(f"Value of df={df} expected to be greater than ndim - 1 = {n - 1}.")
         setattr(self, name, matrix.expand((*batch_shape, -1, -1)))
         if (self.df < n).any():
-            warnings.warn("Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
-                          stacklevel=2)  # fmt: skip
+            warnings.warn(
+                "Low df values detected. Singular samples are highly likely to occur for ndim - 1 < df < ndim.",
+                stacklevel=2,
+            )
         super().__init__(batch_shape, matrix.shape[-2:], validate_args)
         self._unbroadcasted_scale_tril = scale_of(name, matrix)
 

@@ -19,8 +19,9 @@ from ferro.func.levels import Foreign, Transform, outputs_of, pair, recorded, se
 JVP = "jvp(f, primals, tangents)"  # as messages call it
 
 
-def push(name: str, func: Callable, args: tuple, flat: list, numbers: tuple, structure: Any, tangents: list,
-         has_aux: bool) -> tuple:  # fmt: skip
+def push(
+    name: str, func: Callable, args: tuple, flat: list, numbers: tuple, structure: Any, tangents: list, has_aux: bool
+) -> tuple:
     """Runs a function on dual numbers.
 
     `flat` are the leaves of the arguments `numbers`, nested as `structure`, and `tangents` theirs (None: none).  Returns
@@ -127,8 +128,10 @@ def linearize(func: Callable, *primals: Any) -> tuple:
                 got = (
                     f"{t._data.dtype} of shape {list(t._data.shape)}" if isinstance(t, TensorBase) else type(t).__name__
                 )
-                raise RuntimeError(f"linearize: expected tangent {i} to be like its primal, {x._data.dtype} of shape "
-                                   f"{list(x._data.shape)}, got {got}")  # fmt: skip
+                raise RuntimeError(
+                    f"linearize: expected tangent {i} to be like its primal, {x._data.dtype} of shape "
+                    f"{list(x._data.shape)}, got {got}"
+                )
         live = [(p, t) for p, t in zip(pulled, ts, strict=True) if p is not None and history(p) is not None]
         found: Any = [None] * len(seeds)
         if live:

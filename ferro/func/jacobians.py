@@ -19,8 +19,14 @@ from ferro.ops.joining import cat
 from ferro.ops.shape import movedim, unsqueeze
 
 
-def jacrev(func: Callable, argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
-           _preallocate_and_copy: bool = False) -> Callable:  # fmt: skip
+def jacrev(
+    func: Callable,
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    _preallocate_and_copy: bool = False,
+) -> Callable:
     """A function that returns the Jacobian of `func`, row by row in reverse mode.
 
     - `func` (function of tensors): the outputs may be nested
@@ -87,8 +93,9 @@ def _block(parts: list, dim: int, out: Any, x: Any, like: Any) -> Any:
     return (whole if dim == 0 else movedim(whole, 0, -1)).reshape(shape)
 
 
-def jacfwd(func: Callable, argnums: int | tuple[int, ...] | None = 0, has_aux: bool = False, *,
-           randomness: str = "error") -> Callable:  # fmt: skip
+def jacfwd(
+    func: Callable, argnums: int | tuple[int, ...] | None = 0, has_aux: bool = False, *, randomness: str = "error"
+) -> Callable:
     """A function that returns the Jacobian of `func`, column by column in forward mode.
 
     - `func` (function of tensors): runs once, under vmap over all elements of the arguments

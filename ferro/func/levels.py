@@ -59,11 +59,14 @@ class Transform:
     def follow(self, x: Any) -> Any:
         """What stands for the argument `x` inside: a tensor with the same data that requires grad."""
         if not isinstance(x, TensorBase):
-            raise ValueError(f"the arguments to differentiate by must be tensors, got {type(x).__name__}; "
-                             "choose others with argnums")  # fmt: skip
+            raise ValueError(
+                f"the arguments to differentiate by must be tensors, got {type(x).__name__}; choose others with argnums"
+            )
         if x._data.dtype not in INEXACT:
-            raise RuntimeError(f"only Tensors of floating point or complex dtype can require gradients, got "
-                               f"{from_numpy(x._data.dtype)}")  # fmt: skip
+            raise RuntimeError(
+                f"only Tensors of floating point or complex dtype can require gradients, got "
+                f"{from_numpy(x._data.dtype)}"
+            )
         base = self.leaf(x._data)
         if x._counter is None or not x._counter.inference:
             base._counter = version_of(x)
@@ -143,8 +146,10 @@ def only_real(name: str, tree: Any, what: str) -> None:
     """RuntimeError if a tree holds complex tensors."""
     for i, x in enumerate(flatten(tree)[0]):
         if isinstance(x, TensorBase) and x._data.dtype in COMPLEX:
-            raise RuntimeError(f"{name}: Expected all {what} to be real but received complex tensor at flattened input idx: {i} "
-                               f"({from_numpy(x._data.dtype)})")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: Expected all {what} to be real but received complex tensor at flattened input idx: {i} "
+                f"({from_numpy(x._data.dtype)})"
+            )
 
 
 def pair(name: str, result: Any) -> Any:

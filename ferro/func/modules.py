@@ -10,8 +10,15 @@ from ferro.core.base import history
 from ferro.ops.joining import stack
 
 
-def functional_call(module: Any, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: dict | None = None, *,
-                    tie_weights: bool = True, strict: bool = False) -> Any:  # fmt: skip
+def functional_call(
+    module: Any,
+    parameter_and_buffer_dicts: Any,
+    args: Any = None,
+    kwargs: dict | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
     """Calls a module with the given tensors in the place of its parameters and buffers.
 
     - `module` (Module): stays as it is
@@ -43,13 +50,17 @@ def _merged(dicts: Any) -> dict:
     if isinstance(dicts, dict):
         return dicts
     if not isinstance(dicts, Sequence):
-        raise ValueError(f"functional_call: expected parameter_and_buffer_dicts to be a dictionary or a sequence of them, got "
-                         f"{type(dicts).__name__}")  # fmt: skip
+        raise ValueError(
+            f"functional_call: expected parameter_and_buffer_dicts to be a dictionary or a sequence of them, got "
+            f"{type(dicts).__name__}"
+        )
     merged: dict = {}
     for d in dicts:
         if not isinstance(d, dict):
-            raise ValueError(f"functional_call: expected all elements of parameter_and_buffer_dicts to be dictionaries, got "
-                             f"{type(d).__name__}")  # fmt: skip
+            raise ValueError(
+                f"functional_call: expected all elements of parameter_and_buffer_dicts to be dictionaries, got "
+                f"{type(d).__name__}"
+            )
         repeated = sorted(merged.keys() & d.keys())
         if repeated:
             raise ValueError(
@@ -68,8 +79,10 @@ def _tied(module: Any, given: dict) -> dict:
     for group in names.values():
         present = [n for n in group if n in given]
         if len({id(given[n]) for n in present}) > 1:
-            raise ValueError(f"functional_call: got different tensors for {sorted(present)}, which are one parameter of the "
-                             "module; give the same, or tie_weights=False")  # fmt: skip
+            raise ValueError(
+                f"functional_call: got different tensors for {sorted(present)}, which are one parameter of the "
+                "module; give the same, or tie_weights=False"
+            )
         if present:
             full.update(dict.fromkeys(group, given[present[0]]))
     return full
@@ -88,8 +101,10 @@ def exchanged(module: Any, given: dict, tie_weights: bool, strict: bool) -> Iter
         known = {name for name, _ in _named(module)}
         unknown, missing = sorted(new.keys() - known), sorted(known - new.keys())
         if unknown or missing:
-            raise RuntimeError(f"functional_call: the tensors do not fit {type(module).__name__}: unexpected {unknown}, missing "
-                               f"{missing}")  # fmt: skip
+            raise RuntimeError(
+                f"functional_call: the tensors do not fit {type(module).__name__}: unexpected {unknown}, missing "
+                f"{missing}"
+            )
     before: list = []
     try:
         for name, tensor in new.items():

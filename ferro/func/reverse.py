@@ -29,8 +29,10 @@ class Pullback:
         self.outputs, self.structure = outputs_of(name, result)
         for o in self.outputs:
             if o._data.dtype not in INEXACT:
-                raise RuntimeError(f"{name}: all outputs of the function must be floating-point or complex tensors, got one "
-                                   f"of dtype {from_numpy(o._data.dtype)}")  # fmt: skip
+                raise RuntimeError(
+                    f"{name}: all outputs of the function must be floating-point or complex tensors, got one "
+                    f"of dtype {from_numpy(o._data.dtype)}"
+                )
         inner = full[numbers[0]] if isinstance(argnums, int) else tuple([full[i] for i in numbers])
         self.xs, self.xs_structure = flatten(inner)
         foreign = Foreign()
@@ -85,8 +87,10 @@ def vjp(func: Callable, *primals: Any, has_aux: bool = False) -> Any:
 
 def _same(name: str, what: str, got: Structure, like: str, want: Structure) -> None:
     if got != want:
-        raise RuntimeError(f"{name}: Expected pytree structure of {what} to be the same as pytree structure of outputs to the function. {what}: "
-                           f"{got}, primal output ({like}): {want}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected pytree structure of {what} to be the same as pytree structure of outputs to the function. {what}: "
+            f"{got}, primal output ({like}): {want}"
+        )
 
 
 def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: bool = False) -> Callable:
@@ -111,8 +115,10 @@ def grad_and_value(func: Callable, argnums: int | tuple[int, ...] = 0, has_aux: 
         if not isinstance(value, TensorBase):
             raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a Tensor, got {type(value)}")
         if value._data.ndim:
-            raise RuntimeError(f"grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with {value._data.ndim} dims "
-                               f"(shape {list(value._data.shape)}). Maybe you wanted to use the vjp or jacrev APIs instead?")  # fmt: skip
+            raise RuntimeError(
+                f"grad_and_value(f)(*args): Expected f(*args) to return a scalar Tensor, got tensor with {value._data.ndim} dims "
+                f"(shape {list(value._data.shape)}). Maybe you wanted to use the vjp or jacrev APIs instead?"
+            )
         xs, structure = flatten(full[numbers[0]] if isinstance(argnums, int) else tuple([full[i] for i in numbers]))
         found: Any = (None,) * len(xs)
         if history(value) is not None and xs:

@@ -80,24 +80,32 @@ def name_of(func: Any) -> str:
 def _check_out_dims(func: Callable, out_dims: Any) -> None:
     for d in flatten(out_dims)[0]:
         if d is not None and not isinstance(d, int):
-            raise ValueError(f"vmap({name_of(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints "
-                             "representing where in the outputs the vmapped dimension should appear.")  # fmt: skip
+            raise ValueError(
+                f"vmap({name_of(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints "
+                "representing where in the outputs the vmapped dimension should appear."
+            )
 
 
 def _arguments(func: Callable, in_dims: Any, args: tuple) -> tuple:
     """The flattened arguments, the dimension of each, their structure, and the size of the batch."""
     name = f"vmap({name_of(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)):
-        raise ValueError(f"{name}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: "
-                         f"{type(in_dims)}.")  # fmt: skip
+        raise ValueError(
+            f"{name}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: "
+            f"{type(in_dims)}."
+        )
     if not args:
-        raise ValueError(f"vmap({name_of(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
-                         "function with no inputs. The latter is unsupported.")  # fmt: skip
+        raise ValueError(
+            f"vmap({name_of(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
+            "function with no inputs. The latter is unsupported."
+        )
     leaves, structure = flatten(args)
     dims = spread(in_dims, structure)
     if dims is None:
-        raise ValueError(f"{name}: in_dims is not compatible with the structure of `inputs`. in_dims has structure {flatten(in_dims)[1]} but "
-                         f"inputs has structure {structure}.")  # fmt: skip
+        raise ValueError(
+            f"{name}: in_dims is not compatible with the structure of `inputs`. in_dims has structure {flatten(in_dims)[1]} but "
+            f"inputs has structure {structure}."
+        )
     sizes = []
     for i, (x, d) in enumerate(zip(leaves, dims, strict=True)):
         if d is None:
@@ -107,12 +115,16 @@ def _arguments(func: Callable, in_dims: Any, args: tuple) -> tuple:
                 f"{name}: Got in_dim={d} for an input but in_dim must be either an integer dimension or None."
             )
         if not isinstance(x, TensorBase):
-            raise ValueError(f"{name}: Got in_dim={d} for an input but the input is of type {type(x)}. We cannot vmap over non-Tensor arguments, "
-                             "please use None as the respective in_dim")  # fmt: skip
+            raise ValueError(
+                f"{name}: Got in_dim={d} for an input but the input is of type {type(x)}. We cannot vmap over non-Tensor arguments, "
+                "please use None as the respective in_dim"
+            )
         n = x._data.ndim
         if not -n <= d < n:
-            raise ValueError(f"{name}: Got in_dim={d} for some input, but that input is a Tensor of dimensionality {n} so expected in_dim to "
-                             f"satisfy -{n} <= in_dim < {n}.")  # fmt: skip
+            raise ValueError(
+                f"{name}: Got in_dim={d} for some input, but that input is a Tensor of dimensionality {n} so expected in_dim to "
+                f"satisfy -{n} <= in_dim < {n}."
+            )
         dims[i] = d % n
         sizes.append(x._data.shape[d])
     if not sizes:
@@ -145,8 +157,10 @@ def _out_dims(func: Callable, out_dims: Any, result: Any) -> list:
     if isinstance(result, TensorBase) and isinstance(out_dims, tuple) and len(out_dims) == 1:  # as PyTorch allows
         dims = list(out_dims)
     if dims is None:
-        raise ValueError(f"vmap({name_of(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of `outputs`. "
-                         f"out_dims has structure {flatten(out_dims)[1]} but outputs has structure {structure}.")  # fmt: skip
+        raise ValueError(
+            f"vmap({name_of(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of `outputs`. "
+            f"out_dims has structure {flatten(out_dims)[1]} but outputs has structure {structure}."
+        )
     return dims
 
 
@@ -158,8 +172,10 @@ def _output(func: Callable, o: Any, level: Level, dim: int | None) -> Any:
             raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
         return o
     if not isinstance(o, TensorBase):
-        raise ValueError(f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(o)}. Did you mean to set out_dims= to None for "
-                         "output?")  # fmt: skip
+        raise ValueError(
+            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(o)}. Did you mean to set out_dims= to None for "
+            "output?"
+        )
     n = o._data.ndim + 1
     if not -n <= dim < n:
         raise IndexError(
@@ -168,8 +184,17 @@ def _output(func: Callable, o: Any, level: Level, dim: int | None) -> Any:
     return batching.leave(o, level, dim % n)
 
 
-def _by_chunks(func: Callable, leaves: list, dims: list, structure: Any, size: int, out_dims: Any, randomness: str, kwargs: dict,
-               chunk_size: int) -> Any:  # fmt: skip
+def _by_chunks(
+    func: Callable,
+    leaves: list,
+    dims: list,
+    structure: Any,
+    size: int,
+    out_dims: Any,
+    randomness: str,
+    kwargs: dict,
+    chunk_size: int,
+) -> Any:
     """The same by parts of the batch, joined along the dimensions of the results."""
     fn = backend.functional
     state = get_rng_state() if randomness == "same" else None

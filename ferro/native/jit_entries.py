@@ -56,7 +56,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from ferro.native.jit import NO_WRAPPERS, device
 from ferro.native.jit_export import ENTRY, assembled, entry_type
-from ferro.native.jit_fields import (  # fmt: skip  # noqa: F401 (some are named in the texts of arguments alone)
+from ferro.native.jit_fields import (  # noqa: F401 (some are named in the texts of arguments alone)
     ALIGNED,
     READABLE,
     WRITABLE,

@@ -12,7 +12,7 @@ from numba import types
 
 from ferro.native.jit import device
 from ferro.native.jit_entries import MOST, as_long, is_array, size_of
-from ferro.native.jit_fields import (  # fmt: skip
+from ferro.native.jit_fields import (
     address_of,
     array_type,
     class_of,

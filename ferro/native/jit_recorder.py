@@ -17,7 +17,7 @@ from __future__ import annotations
 from ferro.native.jit import device
 from ferro.native.jit_entries import as_long, is_number
 from ferro.native.jit_fields import array_type, class_of, count_of, dtype_of, put, room, the_none, the_true, word
-from ferro.native.jit_objects import (  # fmt: skip
+from ferro.native.jit_objects import (
     asarray_function,
     attribute,
     call,

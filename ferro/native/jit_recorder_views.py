@@ -5,7 +5,7 @@ from __future__ import annotations
 from ferro.native.jit import device
 from ferro.native.jit_entries import as_long
 from ferro.native.jit_fields import array_type, base_of, class_of, count_of, dtype_of, put, room, the_none, word
-from ferro.native.jit_objects import (  # fmt: skip
+from ferro.native.jit_objects import (
     allocate,
     attribute,
     call,

@@ -230,8 +230,17 @@ def serve(queue, me, patience):
 # --- from a kernel to chunks -----------------------------------------------------------------------------------------
 
 
-def _spread(make_arguments: Callable[..., list], context: Any, builder: Any, compiled: Any, signature: Any,
-            queue: Any, limit: Any, chunks: Any, values: list) -> Any:  # fmt: skip
+def _spread(
+    make_arguments: Callable[..., list],
+    context: Any,
+    builder: Any,
+    compiled: Any,
+    signature: Any,
+    queue: Any,
+    limit: Any,
+    chunks: Any,
+    values: list,
+) -> Any:
     """Emit a call of `_lead`, and the body it is given: a compiled function, its arguments made from chunk and values.
 
     What the body needs lies in the caller's frame: whether a call has failed, whether one has returned False, the number
@@ -258,9 +267,11 @@ def _spread(make_arguments: Callable[..., list], context: Any, builder: Any, com
         builder.store(value, cgutils.gep_inbounds(builder, frame, 0, k))
     lead = _lead_compiled()
     asleep = context.call_internal(
-        builder, lead.fndesc, lead.signature,
+        builder,
+        lead.fndesc,
+        lead.signature,
         [queue, limit, chunks, builder.ptrtoint(body, _int), builder.ptrtoint(frame, _int)],
-    )  # fmt: skip
+    )
     failed, declined = [builder.load(cgutils.gep_inbounds(builder, frame, 0, k)) for k in (0, 1)]
     with builder.if_then(failed, likely=False):
         context.call_conv.return_user_exc(builder, MemoryError, ("a chunk of a kernel has failed",))
@@ -289,8 +300,9 @@ def over_rows(typing, function, queue, limit, chunks, length, whole, span, value
     """
     signature = function.get_call_type(typing, values.types, {})
 
-    def cut(context: Any, builder: Any, chunk: Any, chunks: Any, length: Any, whole: Any, span: Any,
-            *items: Any) -> list:  # fmt: skip
+    def cut(
+        context: Any, builder: Any, chunk: Any, chunks: Any, length: Any, whole: Any, span: Any, *items: Any
+    ) -> list:
         def bounds(rows: Any) -> list:
             found = []
             for number in (chunk, builder.add(chunk, _int(1))):

@@ -137,11 +137,14 @@ def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
     ):
         return
     for part in range(parts):
-        get(name)(*[
-            a[len(a) * part // parts : len(a) * (part + 1) // parts]
-            if type(a) is np.ndarray and not whole >> k & 1 else a
-            for k, a in enumerate(args)
-        ])  # fmt: skip
+        get(name)(
+            *[
+                a[len(a) * part // parts : len(a) * (part + 1) // parts]
+                if type(a) is np.ndarray and not whole >> k & 1
+                else a
+                for k, a in enumerate(args)
+            ]
+        )
 
 
 def _in_parallel(name: str, count: int, *args: Any) -> Any:

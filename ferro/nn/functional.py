@@ -26,7 +26,7 @@ from ferro.ops.activations import (
     selu_,
     silu,
     softplus,
-    softshrink,  # fmt: skip
+    softshrink,
     softsign,
     tanhshrink,
     threshold,
@@ -41,7 +41,7 @@ from ferro.ops.convolution import (
     conv_tbc,
     conv_transpose1d,
     conv_transpose2d,
-    conv_transpose3d,  # fmt: skip
+    conv_transpose3d,
     fold,
     unfold,
 )
@@ -68,7 +68,7 @@ from ferro.ops.losses import (
     multilabel_soft_margin_loss,
     poisson_nll_loss,
     smooth_l1_loss,
-    soft_margin_loss,  # fmt: skip
+    soft_margin_loss,
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
@@ -103,7 +103,7 @@ from ferro.ops.pooling import (
     max_pool2d_with_indices,
     max_pool3d,
     max_pool3d_with_indices,
-    max_unpool1d,  # fmt: skip
+    max_unpool1d,
     max_unpool2d,
     max_unpool3d,
 )

@@ -24,8 +24,15 @@ def _by_weight(
     return conv_weight(input, g, tuple([int(s) for s in size][2:]), step, pad, dilated, groups)
 
 
-def conv1d_input(input_size: Any, weight: Tensor, grad_output: Tensor, stride: Any = 1, padding: Any = 0,
-                 dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv1d_input(
+    input_size: Any,
+    weight: Tensor,
+    grad_output: Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The gradient of `conv1d` by an input of shape `input_size`.
 
     >>> import ferro
@@ -35,31 +42,66 @@ def conv1d_input(input_size: Any, weight: Tensor, grad_output: Tensor, stride: A
     return _by_input(1, input_size, weight, grad_output, stride, padding, dilation, groups)
 
 
-def conv1d_weight(input: Tensor, weight_size: Any, grad_output: Tensor, stride: Any = 1, padding: Any = 0,
-                  dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv1d_weight(
+    input: Tensor,
+    weight_size: Any,
+    grad_output: Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The gradient of `conv1d` by a weight of shape `weight_size`."""
     return _by_weight(1, input, weight_size, grad_output, stride, padding, dilation, groups)
 
 
-def conv2d_input(input_size: Any, weight: Tensor, grad_output: Tensor, stride: Any = 1, padding: Any = 0,
-                 dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv2d_input(
+    input_size: Any,
+    weight: Tensor,
+    grad_output: Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The gradient of `conv2d` by an input of shape `input_size`."""
     return _by_input(2, input_size, weight, grad_output, stride, padding, dilation, groups)
 
 
-def conv2d_weight(input: Tensor, weight_size: Any, grad_output: Tensor, stride: Any = 1, padding: Any = 0,
-                  dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv2d_weight(
+    input: Tensor,
+    weight_size: Any,
+    grad_output: Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The gradient of `conv2d` by a weight of shape `weight_size`."""
     return _by_weight(2, input, weight_size, grad_output, stride, padding, dilation, groups)
 
 
-def conv3d_input(input_size: Any, weight: Tensor, grad_output: Tensor, stride: Any = 1, padding: Any = 0,
-                 dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv3d_input(
+    input_size: Any,
+    weight: Tensor,
+    grad_output: Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The gradient of `conv3d` by an input of shape `input_size`."""
     return _by_input(3, input_size, weight, grad_output, stride, padding, dilation, groups)
 
 
-def conv3d_weight(input: Tensor, weight_size: Any, grad_output: Tensor, stride: Any = 1, padding: Any = 0,
-                  dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv3d_weight(
+    input: Tensor,
+    weight_size: Any,
+    grad_output: Tensor,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The gradient of `conv3d` by a weight of shape `weight_size`."""
     return _by_weight(3, input, weight_size, grad_output, stride, padding, dilation, groups)

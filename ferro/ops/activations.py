@@ -20,8 +20,7 @@ from ferro.core.inplace import in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import stream_of
-from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, declare, singular, unary_samples
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -47,8 +46,10 @@ def floating(name: str, *tensors: Any) -> None:
         if dtype is _FLOAT32:  # (a look into a set of dtypes takes longer)
             continue
         if dtype not in INEXACT or dtype in COMPLEX:
-            raise RuntimeError(f"{name}: not implemented for dtype {FROM_NUMPY[dtype]}; expected a "
-                               "real floating-point tensor (cast with .float())")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: not implemented for dtype {FROM_NUMPY[dtype]}; expected a "
+                "real floating-point tensor (cast with .float())"
+            )
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -68,9 +69,14 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     return unary(RELU, input)
 
 
-RELU = Op("relu", lambda xp, x: xp.relu(x), kind=ELEMENTWISE, x=lambda xp, g, out: xp.relu_vjp(g, out),
-          samples=[*points(), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)],
-          path="nn.functional.relu")  # fmt: skip
+RELU = Op(
+    "relu",
+    lambda xp, x: xp.relu(x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: xp.relu_vjp(g, out),
+    samples=[*unary_samples(), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)],
+    path="nn.functional.relu",
+)
 relu_ = in_place(relu)
 singular("relu", "0", Sample(Arg(values=[0.0])), "the left slope, as in PyTorch")
 
@@ -85,7 +91,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
     return hardtanh(input, 0, 6, inplace)
 
 
-declare("nn.functional.relu6", [*points(-4, 10), Sample(Arg(values=[0.0, 6.0, 7.0]), smooth=False)])
+declare("nn.functional.relu6", [*unary_samples(-4, 10), Sample(Arg(values=[0.0, 6.0, 7.0]), smooth=False)])
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
@@ -121,10 +127,14 @@ def _inside(xp: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
     return xp.where((x <= low) | (x >= high), 0, g)
 
 
-HARDTANH = Op("hardtanh", lambda xp, x, /, low, high: xp.hardtanh(x, low, high), kind=ELEMENTWISE,
-              x=lambda xp, g, x, low, high: xp.once(_inside, g, x, low, high, kernel="hardtanh_vjp"),
-              samples=[*points(), Sample(Arg(3, 4), -0.5, 0.25), Sample(Arg(values=[-1.0, 1.0, 0.0]), smooth=False)],
-              path="nn.functional.hardtanh")  # fmt: skip
+HARDTANH = Op(
+    "hardtanh",
+    lambda xp, x, /, low, high: xp.hardtanh(x, low, high),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, low, high: xp.once(_inside, g, x, low, high, kernel="hardtanh_vjp"),
+    samples=[*unary_samples(), Sample(Arg(3, 4), -0.5, 0.25), Sample(Arg(values=[-1.0, 1.0, 0.0]), smooth=False)],
+    path="nn.functional.hardtanh",
+)
 hardtanh_ = in_place(hardtanh)
 
 
@@ -152,11 +162,19 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     return unary(THRESHOLD, input, (threshold, value))
 
 
-THRESHOLD = Op("threshold", lambda xp, x, /, threshold, value: xp.threshold(x, threshold, value), kind=ELEMENTWISE,
-               x=lambda xp, g, x, threshold: xp.where(x <= threshold, 0, g),
-               samples=[Sample(Arg(3, 4), 0.3, -2.0), Sample(Arg(), 0.1, 20.0), Sample(Arg(0, 2), 0, 1),
-                        Sample(Arg(values=[0.5, 1.0, 0.2]), 0.5, 0.0, smooth=False)],
-               path="nn.functional.threshold")  # fmt: skip
+THRESHOLD = Op(
+    "threshold",
+    lambda xp, x, /, threshold, value: xp.threshold(x, threshold, value),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, threshold: xp.where(x <= threshold, 0, g),
+    samples=[
+        Sample(Arg(3, 4), 0.3, -2.0),
+        Sample(Arg(), 0.1, 20.0),
+        Sample(Arg(0, 2), 0, 1),
+        Sample(Arg(values=[0.5, 1.0, 0.2]), 0.5, 0.0, smooth=False),
+    ],
+    path="nn.functional.threshold",
+)
 threshold_ = in_place(threshold, expanded=True)  # what it gives, it leaves as it is
 
 
@@ -206,15 +224,26 @@ def _left(xp: Any, g: Any, x: Any, slope: Any) -> Any:
     return xp.where(x > 0, g, g * slope)
 
 
-LEAKY_RELU = Op("leaky_relu", lambda xp, x, /, slope: xp.leaky_relu(x, slope), kind=ELEMENTWISE,
-                x=lambda xp, g, x, slope: xp.once(_left, g, x, slope, kernel="leaky_relu_vjp"),
-                samples=[*points(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 0.5, smooth=False)],
-                path="nn.functional.leaky_relu")  # fmt: skip
+LEAKY_RELU = Op(
+    "leaky_relu",
+    lambda xp, x, /, slope: xp.leaky_relu(x, slope),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, slope: xp.once(_left, g, x, slope, kernel="leaky_relu_vjp"),
+    samples=[*unary_samples(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 0.5, smooth=False)],
+    path="nn.functional.leaky_relu",
+)
 leaky_relu_ = _one_sided("leakyReLu", in_place(leaky_relu), lambda negative_slope=0.01, inplace=False: negative_slope)
 
 
-def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False, inplace: bool = False, *,
-          generator: Any = None) -> Tensor:  # fmt: skip
+def rrelu(
+    input: Tensor,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    inplace: bool = False,
+    *,
+    generator: Any = None,
+) -> Tensor:
     """leaky_relu with random slopes: x where x > 0, else a x.
 
     - `input` (Tensor): x, any shape, floating
@@ -297,20 +326,32 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
             raise RuntimeError(f"prelu: Not allow zero-dim input tensor with {n} weights; expected one weight")
         channels = shape[1] if len(shape) > 1 else 1
         if n != channels:
-            raise RuntimeError("prelu: Mismatch of parameter numbers and input channel size. Found "
-                               f"parameter numbers = {n} and channel size = {channels} (input of shape "
-                               f"{list(shape)}).")  # fmt: skip
+            raise RuntimeError(
+                "prelu: Mismatch of parameter numbers and input channel size. Found "
+                f"parameter numbers = {n} and channel size = {channels} (input of shape "
+                f"{list(shape)})."
+            )
     if len(shape) != weight._data.ndim:
         weight = weight.reshape([-1 if d == min(1, len(shape) - 1) else 1 for d in range(len(shape))])
     return apply(PRELU, (input, weight))
 
 
-PRELU = Op("prelu", lambda xp, x, w: xp.prelu(x, w), kind=ELEMENTWISE,
-           x=lambda xp, g, x, w: xp.once(_left, g, x, w), w=lambda xp, g, x: xp.where(x > 0, 0, g * x),
-           samples=[Sample(Arg(3, 4), Arg(1)), Sample(Arg(2, 3, 2), Arg(3)), Sample(Arg(5), Arg()),
-                    Sample(Arg(), Arg(1)), Sample(Arg(0, 3), Arg(3)),
-                    Sample(Arg(values=[-1.0, 0.0, 2.0]), Arg(values=[0.25]), smooth=False, twice=False)],
-           path="nn.functional.prelu")  # fmt: skip
+PRELU = Op(
+    "prelu",
+    lambda xp, x, w: xp.prelu(x, w),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, w: xp.once(_left, g, x, w),
+    w=lambda xp, g, x: xp.where(x > 0, 0, g * x),
+    samples=[
+        Sample(Arg(3, 4), Arg(1)),
+        Sample(Arg(2, 3, 2), Arg(3)),
+        Sample(Arg(5), Arg()),
+        Sample(Arg(), Arg(1)),
+        Sample(Arg(0, 3), Arg(3)),
+        Sample(Arg(values=[-1.0, 0.0, 2.0]), Arg(values=[0.25]), smooth=False, twice=False),
+    ],
+    path="nn.functional.prelu",
+)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -338,12 +379,17 @@ def _elu_slope(xp: Any, g: Any, x: Any, alpha: float, scale: float, input_scale:
     return xp.where(x <= 0, g * xp.exp(left * input_scale) * (alpha * scale * input_scale), g * scale)
 
 
-ELU = Op("elu", lambda xp, x, /, alpha, scale, input_scale: xp.elu(x, alpha, scale, input_scale), kind=ELEMENTWISE,
-         x=lambda xp, g, x, alpha, scale, input_scale: xp.once(_elu_slope, g, x, alpha, scale, input_scale,
-                                                                       kernel="elu_vjp"),
-         weight=2.0, path="nn.functional.elu",
-         samples=[*points(), Sample(Arg(3, 4), 0.3),
-                  Sample(Arg(values=[-1.0, 0.0, 2.0]), 2.0, smooth=False)])  # fmt: skip
+ELU = Op(
+    "elu",
+    lambda xp, x, /, alpha, scale, input_scale: xp.elu(x, alpha, scale, input_scale),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, alpha, scale, input_scale: xp.once(
+        _elu_slope, g, x, alpha, scale, input_scale, kernel="elu_vjp"
+    ),
+    weight=2.0,
+    path="nn.functional.elu",
+    samples=[*unary_samples(), Sample(Arg(3, 4), 0.3), Sample(Arg(values=[-1.0, 0.0, 2.0]), 2.0, smooth=False)],
+)
 elu_ = _one_sided("elu", in_place(elu), lambda alpha=1.0, inplace=False: alpha)
 
 
@@ -357,7 +403,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
     return unary(ELU, input, (1.6732632423543772848170429916717, 1.0507009873554804934193349852946, 1.0))
 
 
-declare("nn.functional.selu", [*points(), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)])
+declare("nn.functional.selu", [*unary_samples(), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)])
 selu_ = in_place(selu)
 
 
@@ -385,7 +431,9 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return unary(ELU, input, (alpha, 1.0, 1.0 / alpha))
 
 
-declare("nn.functional.celu", [*points(), Sample(Arg(3, 4), 0.5), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)])
+declare(
+    "nn.functional.celu", [*unary_samples(), Sample(Arg(3, 4), 0.5), Sample(Arg(values=[-1.0, 0.0, 2.0]), smooth=False)]
+)
 celu_ = _one_sided("elu", in_place(celu), lambda alpha=1.0, inplace=False: alpha)
 
 
@@ -411,10 +459,19 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     return unary(GELU, input, (approximate,))
 
 
-GELU = Op("gelu", lambda xp, x, /, approximate: xp.gelu(x, approximate), kind=ELEMENTWISE,
-          x=lambda xp, g, x, approximate: xp.gelu_vjp(g, x, approximate), weight=5.0, path="nn.functional.gelu",
-          samples=[*points(-4, 4, -10.0, 0.0, 10.0), Sample(Arg(3, 4), approximate="tanh"),
-                   Sample(Arg(values=[-10.0, 0.0, 9.0]), approximate="tanh")])  # fmt: skip
+GELU = Op(
+    "gelu",
+    lambda xp, x, /, approximate: xp.gelu(x, approximate),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, approximate: xp.gelu_vjp(g, x, approximate),
+    weight=5.0,
+    path="nn.functional.gelu",
+    samples=[
+        *unary_samples(-4, 4, -10.0, 0.0, 10.0),
+        Sample(Arg(3, 4), approximate="tanh"),
+        Sample(Arg(values=[-10.0, 0.0, 9.0]), approximate="tanh"),
+    ],
+)
 
 
 def gelu_vjp(g: Tensor, x: Tensor, approximate: str) -> Tensor:
@@ -439,8 +496,15 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     return unary(SILU, input)
 
 
-SILU = Op("silu", lambda xp, x: xp.silu(x), kind=ELEMENTWISE, x=lambda xp, g, x: xp.silu_vjp(g, x), weight=4.0,
-          samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.silu")  # fmt: skip
+SILU = Op(
+    "silu",
+    lambda xp, x: xp.silu(x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.silu_vjp(g, x),
+    weight=4.0,
+    samples=unary_samples(-4, 4, -100.0, 0.0, 100.0),
+    path="nn.functional.silu",
+)
 silu_ = in_place(silu)
 
 
@@ -468,8 +532,15 @@ def mish_vjp(g: Tensor, x: Tensor) -> Tensor:
     return g * (t + x * F.sigmoid(x) * (1 - t * t))
 
 
-MISH = Op("mish", lambda xp, x: xp.mish(x), kind=ELEMENTWISE, x=lambda xp, g, x: xp.mish_vjp(g, x), weight=6.0,
-          samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.mish")  # fmt: skip
+MISH = Op(
+    "mish",
+    lambda xp, x: xp.mish(x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.mish_vjp(g, x),
+    weight=6.0,
+    samples=unary_samples(-4, 4, -100.0, 0.0, 100.0),
+    path="nn.functional.mish",
+)
 mish_ = in_place(mish)
 
 
@@ -495,12 +566,20 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tens
     return result if out is None else into("softplus", out, result, input)
 
 
-SOFTPLUS = Op("softplus", lambda xp, x, /, beta, threshold: xp.softplus(x, beta, threshold), kind=ELEMENTWISE,
-              x=lambda xp, g, x, beta, threshold: xp.softplus_vjp(g, x, beta, threshold), weight=4.0,
-              path="nn.functional.softplus",
-              samples=[*points(-4, 4, -100.0, 0.0, 100.0), Sample(Arg(3, 4), 2.0),
-                       Sample(Arg(3, 4, low=-4, high=4), 1.0, 1.0),
-                       Sample(Arg(values=[2.0, 0.5, 3.0]), 1.0, 2.0, smooth=False)])  # fmt: skip
+SOFTPLUS = Op(
+    "softplus",
+    lambda xp, x, /, beta, threshold: xp.softplus(x, beta, threshold),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, beta, threshold: xp.softplus_vjp(g, x, beta, threshold),
+    weight=4.0,
+    path="nn.functional.softplus",
+    samples=[
+        *unary_samples(-4, 4, -100.0, 0.0, 100.0),
+        Sample(Arg(3, 4), 2.0),
+        Sample(Arg(3, 4, low=-4, high=4), 1.0, 1.0),
+        Sample(Arg(values=[2.0, 0.5, 3.0]), 1.0, 2.0, smooth=False),
+    ],
+)
 
 
 def softplus_vjp(g: Tensor, x: Tensor, beta: float, threshold: float) -> Tensor:
@@ -518,9 +597,16 @@ def logsigmoid(input: Tensor) -> Tensor:
     return unary(LOGSIGMOID, input)
 
 
-LOGSIGMOID = Op("logsigmoid", lambda xp, x: xp.logsigmoid(x), kind=ELEMENTWISE,
-                x=lambda xp, g, x: xp.softplus_vjp(g, x, -1.0, 1e30),  # g sigmoid(-x), in one pass
-                weight=4.0, samples=points(-4, 4, -100.0, 0.0, 100.0), path="nn.functional.logsigmoid", layout=ITERATED)  # fmt: skip
+LOGSIGMOID = Op(
+    "logsigmoid",
+    lambda xp, x: xp.logsigmoid(x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.softplus_vjp(g, x, -1.0, 1e30),  # g sigmoid(-x), in one pass
+    weight=4.0,
+    samples=unary_samples(-4, 4, -100.0, 0.0, 100.0),
+    path="nn.functional.logsigmoid",
+    layout=ITERATED,
+)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -535,10 +621,14 @@ def _hardswish_slope(xp: Any, g: Any, x: Any) -> Any:
     return xp.where(x <= -3, 0, xp.where(x < 3, g * (x / 3 + 0.5), g))
 
 
-HARDSWISH = Op("hardswish", lambda xp, x: xp.hardswish(x), kind=ELEMENTWISE,
-               x=lambda xp, g, x: xp.once(_hardswish_slope, g, x, kernel="hardswish_vjp"),
-               samples=[*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
-               path="nn.functional.hardswish")  # fmt: skip
+HARDSWISH = Op(
+    "hardswish",
+    lambda xp, x: xp.hardswish(x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.once(_hardswish_slope, g, x, kernel="hardswish_vjp"),
+    samples=[*unary_samples(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
+    path="nn.functional.hardswish",
+)
 hardswish_ = in_place(hardswish)
 
 
@@ -554,11 +644,18 @@ def _hardsigmoid_slope(xp: Any, g: Any, x: Any) -> Any:
     return xp.where((x > -3) & (x < 3), g / 6, 0)
 
 
-HARDSIGMOID = Op("hardsigmoid", lambda xp, x: xp.hardsigmoid(x), kind=ELEMENTWISE,
-                 x=lambda xp, g, x: xp.once(_hardsigmoid_slope, g, x, kernel="hardsigmoid_vjp"))  # fmt: skip
+HARDSIGMOID = Op(
+    "hardsigmoid",
+    lambda xp, x: xp.hardsigmoid(x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.once(_hardsigmoid_slope, g, x, kernel="hardsigmoid_vjp"),
+)
 # not compared with PyTorch, whose slope in double precision is 1/6 rounded to single precision
-declare("nn.functional.hardsigmoid", [*points(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
-        reference=lambda x: np.asarray(np.clip(x / 6 + 0.5, 0, 1)))  # fmt: skip
+declare(
+    "nn.functional.hardsigmoid",
+    [*unary_samples(-4, 4), Sample(Arg(values=[-3.0, 3.0, 0.0]), smooth=False)],
+    reference=lambda x: np.asarray(np.clip(x / 6 + 0.5, 0, 1)),
+)
 hardsigmoid_ = in_place(hardsigmoid)
 
 
@@ -585,10 +682,14 @@ def _outside(xp: Any, g: Any, x: Any, lambd: float) -> Any:
     return xp.where((x >= -lambd) & (x <= lambd), 0, g)
 
 
-HARDSHRINK = Op("hardshrink", lambda xp, x, /, lambd: xp.hardshrink(x, lambd), kind=ELEMENTWISE,
-                x=lambda xp, g, x, lambd: xp.once(_outside, g, x, lambd, kernel="shrink_vjp"), path="nn.functional.hardshrink",
-                samples=[*points(), Sample(Arg(3, 4), 1.0),
-                         Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
+HARDSHRINK = Op(
+    "hardshrink",
+    lambda xp, x, /, lambd: xp.hardshrink(x, lambd),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, lambd: xp.once(_outside, g, x, lambd, kernel="shrink_vjp"),
+    path="nn.functional.hardshrink",
+    samples=[*unary_samples(), Sample(Arg(3, 4), 1.0), Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)],
+)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) -> Tensor:
@@ -609,16 +710,22 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     """
     floating("softshrink", input)
     if not 0 <= lambd < 1e4 and not 0 <= lambd <= largest(input._data.dtype):
-        raise RuntimeError(f"softshrink: lambda must be in range [0, {largest(input._data.dtype):g}] for input dtype {type_name(input.dtype)}, "
-                           f"but found {lambd:g}")  # fmt: skip
+        raise RuntimeError(
+            f"softshrink: lambda must be in range [0, {largest(input._data.dtype):g}] for input dtype {type_name(input.dtype)}, "
+            f"but found {lambd:g}"
+        )
     result = unary(SOFTSHRINK, input, (lambd,))
     return result if out is None else into("softshrink", out, result, input)
 
 
-SOFTSHRINK = Op("softshrink", lambda xp, x, /, lambd: xp.softshrink(x, lambd), kind=ELEMENTWISE,
-                x=lambda xp, g, x, lambd: xp.once(_outside, g, x, lambd, kernel="shrink_vjp"), path="nn.functional.softshrink",
-                samples=[*points(), Sample(Arg(3, 4), 1.0),
-                         Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)])  # fmt: skip
+SOFTSHRINK = Op(
+    "softshrink",
+    lambda xp, x, /, lambd: xp.softshrink(x, lambd),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, lambd: xp.once(_outside, g, x, lambd, kernel="shrink_vjp"),
+    path="nn.functional.softshrink",
+    samples=[*unary_samples(), Sample(Arg(3, 4), 1.0), Sample(Arg(values=[-0.5, 0.5, 0.0]), smooth=False)],
+)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
@@ -626,7 +733,7 @@ def tanhshrink(input: Tensor) -> Tensor:
     return input - input.tanh()
 
 
-declare("nn.functional.tanhshrink", points(-3, 3), complex=True)
+declare("nn.functional.tanhshrink", unary_samples(-3, 3), complex=True)
 
 
 def softsign(input: Tensor) -> Tensor:
@@ -634,7 +741,7 @@ def softsign(input: Tensor) -> Tensor:
     return input / (input.abs() + 1)
 
 
-declare("nn.functional.softsign", points(-3, 3, 0.0, smooth=False), complex=True)
+declare("nn.functional.softsign", unary_samples(-3, 3, 0.0, smooth=False), complex=True)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:

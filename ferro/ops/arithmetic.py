@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro.batched.array import plain
 from ferro.core import dtypes
-from ferro.core.apply import (  # fmt: skip
+from ferro.core.apply import (
     NUMBERS,
     SCALING,
     apply,
@@ -28,9 +28,7 @@ from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
 from ferro.core.primitives import CAST
-from ferro.core.samples import Arg, Sample, declare
-from ferro.core.samples import binary as pairs
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -134,11 +132,16 @@ def add(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = 
     return result if out is None else into("add", out, result, input, other)
 
 
-ADD = Op("add", lambda xp, x, y: x + y, kind=LINEAR,
-         x=lambda xp, g: g,
-         y=lambda xp, g: g,
-         samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2), Sample(Arg(2, 3), 3, alpha=0.5)],
-         complex=True, layout=ITERATED)  # fmt: skip
+ADD = Op(
+    "add",
+    lambda xp, x, y: x + y,
+    kind=LINEAR,
+    x=lambda xp, g: g,
+    y=lambda xp, g: g,
+    samples=[*binary_samples(), Sample(Arg(2, 3), Arg(3), alpha=2), Sample(Arg(2, 3), 3, alpha=0.5)],
+    complex=True,
+    layout=ITERATED,
+)
 
 
 def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -168,10 +171,16 @@ def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = 
     return result if out is None else into("sub", out, result, input, other)
 
 
-SUB = Op("sub", lambda xp, x, y: x - y, kind=LINEAR,
-         x=lambda xp, g: g,
-         y=lambda xp, g: -g,
-         samples=[*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2)], complex=True, layout=ITERATED)  # fmt: skip
+SUB = Op(
+    "sub",
+    lambda xp, x, y: x - y,
+    kind=LINEAR,
+    x=lambda xp, g: g,
+    y=lambda xp, g: -g,
+    samples=[*binary_samples(), Sample(Arg(2, 3), Arg(3), alpha=2)],
+    complex=True,
+    layout=ITERATED,
+)
 
 
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
@@ -180,7 +189,7 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
     return binary(SUB, other, input if alpha == 1 and type(alpha) is int else scaled("rsub", other, input, alpha))
 
 
-declare("rsub", [*pairs(), Sample(Arg(2, 3), Arg(3), alpha=2)], complex=True)
+declare("rsub", [*binary_samples(), Sample(Arg(2, 3), Arg(3), alpha=2)], complex=True)
 
 
 BOOL = dtypes.bool_.np
@@ -190,9 +199,12 @@ def no_bools(name: str, x: Any, y: Any) -> None:
     """Refuses a difference with a truth value, which has no meaning that everybody would guess."""
     bools = [v._data.dtype is BOOL if isinstance(v, TensorBase) else isinstance(v, bool) for v in (x, y)]
     if any(bools):
-        said = ("two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead." if all(bools) else
-                "a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator "
-                "instead.")  # fmt: skip
+        said = (
+            "two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead."
+            if all(bools)
+            else "a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator "
+            "instead."
+        )
         raise RuntimeError(f"{name}: Subtraction, the `-` operator, with {said}")
 
 
@@ -247,10 +259,16 @@ def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("mul", out, result, input, other)
 
 
-MUL = Op("mul", lambda xp, x, y: x * y, kind=MULTILINEAR,
-         x=lambda xp, g, y: g * y.conj(),
-         y=lambda xp, g, x: g * x.conj(),
-         samples=pairs(), complex=True, layout=ITERATED)  # fmt: skip
+MUL = Op(
+    "mul",
+    lambda xp, x, y: x * y,
+    kind=MULTILINEAR,
+    x=lambda xp, g, y: g * y.conj(),
+    y=lambda xp, g, x: g * x.conj(),
+    samples=binary_samples(),
+    complex=True,
+    layout=ITERATED,
+)
 
 
 def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor | None = None) -> Tensor:
@@ -279,14 +297,24 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
     return result if out is None else into("div", out, result, input, other)
 
 
-DIV = Op("div", lambda xp, x, y: x / y, floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, y: g / y.conj(),
-         y=lambda xp, g, y, out: -(g * (out / y).conj()),
-         samples=[*pairs(low2=0.5, high2=2.0),
-                  *[Sample(Arg(2, 3, low=-6, high=6), y, rounding_mode=mode,
-                           complex=False) for mode in ("trunc", "floor") for y in (Arg(3, low=0.7, high=2.0), -1.7)],
-                  *[Sample(Arg(values=[x]), Arg(values=[0.0]), smooth=False,
-                           complex=False) for x in (1.0, 0.0, -1.0)]], complex=True)  # fmt: skip
+DIV = Op(
+    "div",
+    lambda xp, x, y: x / y,
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, y: g / y.conj(),
+    y=lambda xp, g, y, out: -(g * (out / y).conj()),
+    samples=[
+        *binary_samples(low2=0.5, high2=2.0),
+        *[
+            Sample(Arg(2, 3, low=-6, high=6), y, rounding_mode=mode, complex=False)
+            for mode in ("trunc", "floor")
+            for y in (Arg(3, low=0.7, high=2.0), -1.7)
+        ],
+        *[Sample(Arg(values=[x]), Arg(values=[0.0]), smooth=False, complex=False) for x in (1.0, 0.0, -1.0)],
+    ],
+    complex=True,
+)
 
 
 def some_tensor(name: str, x: Any, y: Any) -> None:
@@ -313,12 +341,20 @@ def no_zero_division(name: str, x: Any, y: Any) -> None:
         raise RuntimeError(f"ZeroDivisionError: {name}: integer division by zero")
 
 
-DIV_TRUNC = Op("div_trunc", lambda xp, x, y: xp.div_trunc(x, y), kind=ELEMENTWISE,
-               x=lambda xp, g: xp.zeros_like(g),
-               y=lambda xp, g: xp.zeros_like(g))  # fmt: skip
-DIV_FLOOR = Op("div_floor", lambda xp, x, y: xp.div_floor(x, y), kind=ELEMENTWISE,
-               x=lambda xp, g: xp.zeros_like(g),
-               y=lambda xp, g: xp.zeros_like(g))  # fmt: skip
+DIV_TRUNC = Op(
+    "div_trunc",
+    lambda xp, x, y: xp.div_trunc(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: xp.zeros_like(g),
+    y=lambda xp, g: xp.zeros_like(g),
+)
+DIV_FLOOR = Op(
+    "div_floor",
+    lambda xp, x, y: xp.div_floor(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: xp.zeros_like(g),
+    y=lambda xp, g: xp.zeros_like(g),
+)
 
 
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -327,9 +363,15 @@ def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("reciprocal", out, result, input)
 
 
-RECIPROCAL = Op("reciprocal", lambda xp, x: xp.reciprocal(x), floats=True, kind=ELEMENTWISE,
-                x=lambda xp, g, out: -(g * (out * out).conj()),
-                samples=points(0.3, 2.0), complex=True)  # fmt: skip
+RECIPROCAL = Op(
+    "reciprocal",
+    lambda xp, x: xp.reciprocal(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: -(g * (out * out).conj()),
+    samples=unary_samples(0.3, 2.0),
+    complex=True,
+)
 
 
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -348,7 +390,7 @@ def negated(self: Any) -> Tensor:
     return neg(self) if self._data.dtype is BOOL else unary(NEG, self)
 
 
-NEG = Op("neg", lambda xp, x: -x, kind=ELEMENTWISE, x=lambda xp, g: -g, samples=points(), complex=True)
+NEG = Op("neg", lambda xp, x: -x, kind=ELEMENTWISE, x=lambda xp, g: -g, samples=unary_samples(), complex=True)
 
 
 def positive(input: Tensor) -> Tensor:
@@ -361,7 +403,7 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-declare("positive", points(), complex=True)
+declare("positive", unary_samples(), complex=True)
 
 
 def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -378,7 +420,7 @@ SQUARE = Op(
     lambda xp, x: x * x,
     kind=ELEMENTWISE,
     x=lambda xp, g, x: g * (x + x).conj(),
-    samples=points(),
+    samples=unary_samples(),
     complex=True,
 )
 
@@ -408,12 +450,16 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1
 
 FUSED = [((3, 4), (3, 4), (3, 4)), ((3, 4), (4,), (3, 1)), ((), (2,), ()), ((0,), (1,), (1,))]
 
-ADDCMUL = Op("addcmul", lambda xp, x, y, z, /, value: xp.addcmul(x, y, z, value), kind=ELEMENTWISE,
-             x=lambda xp, g: g,
-             y=lambda xp, g, z, value: g * (z if value == 1 else z * value).conj(),
-             z=lambda xp, g, y, value: g * (y if value == 1 else y * value).conj(),
-             samples=[Sample(*[Arg(*s) for s in shapes], value=v) for shapes in FUSED for v in (1, 0.5)],
-             complex=True)  # fmt: skip
+ADDCMUL = Op(
+    "addcmul",
+    lambda xp, x, y, z, /, value: xp.addcmul(x, y, z, value),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: g,
+    y=lambda xp, g, z, value: g * (z if value == 1 else z * value).conj(),
+    z=lambda xp, g, y, value: g * (y if value == 1 else y * value).conj(),
+    samples=[Sample(*[Arg(*s) for s in shapes], value=v) for shapes in FUSED for v in (1, 0.5)],
+    complex=True,
+)
 
 
 def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -446,12 +492,16 @@ def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1
     return result if out is None else into("addcdiv", out, result, input, tensor1, tensor2)
 
 
-ADDCDIV = Op("addcdiv", lambda xp, x, y, z, /, value: x + y / z * xp.typed(value, x), kind=ELEMENTWISE,
-             x=lambda xp, g: g,
-             y=lambda xp, g, z, value: g * (value / z).conj(),
-             z=lambda xp, g, y, z, value: -(g * (y / z / z * value).conj()),
-             samples=[Sample(Arg(*a), Arg(*b), Arg(*c, low=0.5), value=v) for a, b, c in FUSED for v in (1, 0.5)],
-             complex=True)  # fmt: skip
+ADDCDIV = Op(
+    "addcdiv",
+    lambda xp, x, y, z, /, value: x + y / z * xp.typed(value, x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: g,
+    y=lambda xp, g, z, value: g * (value / z).conj(),
+    z=lambda xp, g, y, z, value: -(g * (y / z / z * value).conj()),
+    samples=[Sample(Arg(*a), Arg(*b), Arg(*c, low=0.5), value=v) for a, b, c in FUSED for v in (1, 0.5)],
+    complex=True,
+)
 
 
 def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) -> Tensor:
@@ -493,15 +543,27 @@ def lerp(input: Tensor, end: Tensor, weight: Any, *, out: Tensor | None = None) 
     return result if out is None else into("lerp", out, result, input, end, weight)
 
 
-LERP = Op("lerp", lambda xp, x, y, w: xp.lerp(x, y, w), kind=ELEMENTWISE,
-          x=lambda xp, g, w: g * (1 - w).conj(),
-          y=lambda xp, g, w: g * w.conj(),
-          w=lambda xp, g, x, y: g * (y - x).conj(),
-          samples=[*[Sample(Arg(*a), Arg(*b), Arg(*c, low=0, high=1)) for a, b, c in FUSED],
-                   *[Sample(Arg(3, 4), Arg(4), w) for w in (0.25, 0.75, 0, 1)]], complex=True)  # fmt: skip
-LERP_SCALAR = Op("lerp_scalar", lambda xp, x, y, /, w: xp.lerp(x, y, xp.typed(w, x)), kind=ELEMENTWISE,
-                 x=lambda xp, g, w: g * (1 - w).conjugate(),
-                 y=lambda xp, g, w: g * w.conjugate(), layout=ITERATED)  # fmt: skip
+LERP = Op(
+    "lerp",
+    lambda xp, x, y, w: xp.lerp(x, y, w),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, w: g * (1 - w).conj(),
+    y=lambda xp, g, w: g * w.conj(),
+    w=lambda xp, g, x, y: g * (y - x).conj(),
+    samples=[
+        *[Sample(Arg(*a), Arg(*b), Arg(*c, low=0, high=1)) for a, b, c in FUSED],
+        *[Sample(Arg(3, 4), Arg(4), w) for w in (0.25, 0.75, 0, 1)],
+    ],
+    complex=True,
+)
+LERP_SCALAR = Op(
+    "lerp_scalar",
+    lambda xp, x, y, /, w: xp.lerp(x, y, xp.typed(w, x)),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, w: g * (1 - w).conjugate(),
+    y=lambda xp, g, w: g * w.conjugate(),
+    layout=ITERATED,
+)
 
 subtract, multiply, divide, true_divide, negative = sub, mul, div, div, neg
 

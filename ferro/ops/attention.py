@@ -29,9 +29,16 @@ __all__ = ["scaled_dot_product_attention"]
 _REAL = INEXACT - COMPLEX
 
 
-def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
-                                 dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
-                                 enable_gqa: bool = False) -> Tensor:  # fmt: skip
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
     """softmax(scale Q Kᵀ + mask) V over the last two dimensions.
 
     - `query` (Tensor): Q, (..., L, E)
@@ -61,11 +68,15 @@ def scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn
     given = (("query", query), ("key", key), ("value", value))
     for label, t in given:
         if need_tensor(name, label, t)._data.ndim < 2:
-            raise RuntimeError(f"{name}: Expected query, key, and value to all be  at least 2 dimensional, but got "
-                               f"{_three_of('dim', lambda t: t._data.ndim, given)} instead.")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: Expected query, key, and value to all be  at least 2 dimensional, but got "
+                f"{_three_of('dim', lambda t: t._data.ndim, given)} instead."
+            )
         if t._data.dtype is not query._data.dtype and not brought_together(t._data.dtype, query._data.dtype):
-            raise RuntimeError(f"{name}: Expected query, key, and value to have the same dtype, but got "
-                               f"{_three_of('dtype', lambda t: C_NAMES[t.dtype], given)} instead.")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: Expected query, key, and value to have the same dtype, but got "
+                f"{_three_of('dtype', lambda t: C_NAMES[t.dtype], given)} instead."
+            )
     q, k = query._data, key._data
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != value._data.shape[-2] or q.dtype not in _REAL or dropout_p:
         _check_sizes(name, q, k, value._data, dropout_p)
@@ -94,12 +105,16 @@ def _check_sizes(name: str, q: Any, k: Any, v: Any, dropout_p: float) -> None:
     if q.dtype not in INEXACT:
         raise RuntimeError(f"{name}: expected scalar type Float but found {type_name(FROM_NUMPY[q.dtype])}")
     if q.dtype.kind == "c":
-        raise NotImplementedError(f'{name}: "softmax_lastdim_kernel_impl" not implemented for '
-                                  f"'{type_name(FROM_NUMPY[q.dtype])}': attention is of real numbers")  # fmt: skip
+        raise NotImplementedError(
+            f'{name}: "softmax_lastdim_kernel_impl" not implemented for '
+            f"'{type_name(FROM_NUMPY[q.dtype])}': attention is of real numbers"
+        )
     if q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
-        raise RuntimeError(f"{name}: query and key must agree in their last size, key and value in the one before it; got "
-                           f"query: {list(q.shape)}, key: {list(k.shape)}, value: {list(v.shape)}. "
-                           f"{_unequal(q.shape, k.shape[:-2] + k.shape[:-3:-1], v.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: query and key must agree in their last size, key and value in the one before it; got "
+            f"query: {list(q.shape)}, key: {list(k.shape)}, value: {list(v.shape)}. "
+            f"{_unequal(q.shape, k.shape[:-2] + k.shape[:-3:-1], v.shape)}"
+        )
     if not 0 <= dropout_p <= 1:
         raise RuntimeError(f"{name}: dropout probability has to be between 0 and 1, but got {dropout_p}")
 
@@ -110,8 +125,10 @@ def _unequal(q: tuple, k: tuple, v: tuple) -> str:
     if len(one) == len(other) == 2:
         return f"(mat1 and mat2 shapes cannot be multiplied ({one[0]}x{one[1]} and {other[0]}x{other[1]}))"
     batch = math.prod(one[:-2])
-    return ("(Expected size for first two dimensions of batch2 tensor to be: "
-            f"{[batch, one[-1]]} but got: {[math.prod(other[:-2]), other[-2]]}.)")  # fmt: skip
+    return (
+        "(Expected size for first two dimensions of batch2 tensor to be: "
+        f"{[batch, one[-1]]} but got: {[math.prod(other[:-2]), other[-2]]}.)"
+    )
 
 
 def _three_of(what: str, read: Callable[[Any], Any], given: tuple) -> str:
@@ -124,8 +141,10 @@ def _checked_mask(name: str, mask: Tensor, query: Tensor, key: Tensor) -> Tensor
     """The mask, boolean or in the dtype of the query; float32 is taken for any."""
     have, wanted = need_tensor(name, "attn_mask", mask).dtype, query.dtype
     if have not in (dtypes.bool_, dtypes.float32, wanted):
-        raise RuntimeError(f"{name}: Expected attn_mask dtype to be bool or float or to match query dtype, but got "
-                           f"attn_mask.dtype: {C_NAMES[have]} and  query.dtype: {C_NAMES[wanted]} instead.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected attn_mask dtype to be bool or float or to match query dtype, but got "
+            f"attn_mask.dtype: {C_NAMES[have]} and  query.dtype: {C_NAMES[wanted]} instead."
+        )
     scores = (
         *np.broadcast_shapes(query._data.shape[:-2], key._data.shape[:-2]),
         query._data.shape[-2],
@@ -136,22 +155,33 @@ def _checked_mask(name: str, mask: Tensor, query: Tensor, key: Tensor) -> Tensor
     except ValueError:
         fits = False
     if not fits:
-        raise RuntimeError(f"{name}: attn_mask of shape {list(mask._data.shape)} cannot be broadcast to the "
-                           f"scores, of shape {list(scores)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: attn_mask of shape {list(mask._data.shape)} cannot be broadcast to the "
+            f"scores, of shape {list(scores)}"
+        )
     return mask if have is dtypes.bool_ or have is wanted else mask.to(wanted)
 
 
 _three = (Arg(2, 3, 4), Arg(2, 3, 4), Arg(2, 3, 4))
-ATTENTION = Op("scaled_dot_product_attention",
-               lambda xp, q, k, v, mask, /, scale, causal: xp.attention(q, k, v, mask, scale, causal), aux=("p",),
-               diff=("q", "k", "v", "mask"), weight=20.0, path="nn.functional.scaled_dot_product_attention",
-               vjp=lambda xp, g, q, k, v, mask, p, scale, causal, needs: xp.attention_vjp(g, q, k, v, mask, p, scale,
-                                                                                          causal, needs),
-               samples=[Sample(Arg(2, 3, 4), Arg(2, 5, 4), Arg(2, 5, 3)), Sample(*_three, is_causal=True),
-                        Sample(*_three, Arg(3, 3)),
-                        Sample(*_three, Arg(values=[[1, 0, 1], [0, 1, 1], [1, 1, 1]], dtype="bool"), scale=0.3),
-                        Sample(Arg(3, 4), Arg(5, 4), Arg(5, 4), Arg(3, 5, grad=False)),
-                        Sample(Arg(1, 4, 3, 2), Arg(1, 2, 3, 2), Arg(1, 2, 3, 2), enable_gqa=True)])  # fmt: skip
+ATTENTION = Op(
+    "scaled_dot_product_attention",
+    lambda xp, q, k, v, mask, /, scale, causal: xp.attention(q, k, v, mask, scale, causal),
+    aux=("p",),
+    diff=("q", "k", "v", "mask"),
+    weight=20.0,
+    path="nn.functional.scaled_dot_product_attention",
+    vjp=lambda xp, g, q, k, v, mask, p, scale, causal, needs: xp.attention_vjp(
+        g, q, k, v, mask, p, scale, causal, needs
+    ),
+    samples=[
+        Sample(Arg(2, 3, 4), Arg(2, 5, 4), Arg(2, 5, 3)),
+        Sample(*_three, is_causal=True),
+        Sample(*_three, Arg(3, 3)),
+        Sample(*_three, Arg(values=[[1, 0, 1], [0, 1, 1], [1, 1, 1]], dtype="bool"), scale=0.3),
+        Sample(Arg(3, 4), Arg(5, 4), Arg(5, 4), Arg(3, 5, grad=False)),
+        Sample(Arg(1, 4, 3, 2), Arg(1, 2, 3, 2), Arg(1, 2, 3, 2), enable_gqa=True),
+    ],
+)
 
 
 def attention_vjp(
@@ -160,8 +190,12 @@ def attention_vjp(
     """The backward of attention by q, k, v and an added mask, on Tensors (p is computed anew: it needs a history)."""
     p = _weights(q, k, mask, scale, causal)
     ds = softmax_vjp(g @ v.transpose(-2, -1), p, p._data.ndim - 1)
-    return ((ds @ k) * scale if needs[0] else None, (ds.transpose(-2, -1) @ q) * scale if needs[1] else None,
-            p.transpose(-2, -1) @ g if needs[2] else None, ds if needs[3] else None)  # fmt: skip
+    return (
+        (ds @ k) * scale if needs[0] else None,
+        (ds.transpose(-2, -1) @ q) * scale if needs[1] else None,
+        p.transpose(-2, -1) @ g if needs[2] else None,
+        ds if needs[3] else None,
+    )
 
 
 def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, causal: bool) -> Tensor:
@@ -189,8 +223,10 @@ def _safe_softmax(scores: Tensor, blocked: Any) -> Tensor:
 def _repeat_heads(name: str, t: Tensor, query: Tensor) -> Tensor:
     heads, wanted = (t._data.shape[-3], query._data.shape[-3]) if min(t._data.ndim, query._data.ndim) > 2 else (1, 1)
     if not heads or wanted % heads:
-        raise RuntimeError(f"{name}: Number of heads in key and value must divide the number of heads "
-                           f"in query, got {heads} and {wanted}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Number of heads in key and value must divide the number of heads "
+            f"in query, got {heads} and {wanted}"
+        )
     if heads == wanted:
         return t
     shape = t._data.shape

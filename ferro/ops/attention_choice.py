@@ -61,8 +61,17 @@ def _put(backends: set[SDPBackend]) -> None:
     ENABLED.update(backends)
 
 
-def chosen(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-           is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False) -> int:  # fmt: skip
+def chosen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> int:
     """The number of the algorithm that PyTorch takes for these: flash attention where it can, else the one in steps.
 
     Raises RuntimeError if neither is switched on, or if flash attention alone is and cannot take these.

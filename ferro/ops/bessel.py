@@ -16,8 +16,7 @@ import numpy as np
 from ferro.core.apply import unary
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.samples import Arg, Sample, declare
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, declare, unary_samples
 from ferro.ops.special import real_unary
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ I0 = Op(
     kind=ELEMENTWISE,
     x=lambda xp, g, x: g * xp.i1(x),
     weight=40.0,
-    samples=points(-3, 3, 0.0),
+    samples=unary_samples(-3, 3, 0.0),
 )
 
 
@@ -49,9 +48,16 @@ def i0e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(I0E, input, out)
 
 
-I0E = Op("i0e", lambda xp, x: xp.i0e(x), floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, x, out: g * (xp.i1e(x) - xp.sgn(x) * out), weight=40.0,
-         samples=points(-3, 3, 0.0, smooth=False), path="special.i0e")  # fmt: skip
+I0E = Op(
+    "i0e",
+    lambda xp, x: xp.i0e(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, out: g * (xp.i1e(x) - xp.sgn(x) * out),
+    weight=40.0,
+    samples=unary_samples(-3, 3, 0.0, smooth=False),
+    path="special.i0e",
+)
 
 
 def i1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -64,11 +70,23 @@ def bessel_i_of_order(x: Tensor, n: int) -> Tensor:
     return unary(IN, x, (n,))
 
 
-IN = Op("bessel_i_of_order", lambda xp, x, /, n: xp.bessel_i_of_order(x, n), kind=ELEMENTWISE, weight=100.0,
-        x=lambda xp, g, x, n: g * ((xp.bessel_i_of_order(x, n - 1) + xp.bessel_i_of_order(x, n + 1)) / 2))  # fmt: skip
-I1 = Op("i1", lambda xp, x: xp.i1(x), floats=True, kind=ELEMENTWISE,
-        x=lambda xp, g, x: g * ((xp.i0(x) + xp.bessel_i_of_order(x, 2)) / 2), weight=40.0,
-        samples=points(-3, 3, 0.0), path="special.i1")  # fmt: skip
+IN = Op(
+    "bessel_i_of_order",
+    lambda xp, x, /, n: xp.bessel_i_of_order(x, n),
+    kind=ELEMENTWISE,
+    weight=100.0,
+    x=lambda xp, g, x, n: g * ((xp.bessel_i_of_order(x, n - 1) + xp.bessel_i_of_order(x, n + 1)) / 2),
+)
+I1 = Op(
+    "i1",
+    lambda xp, x: xp.i1(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * ((xp.i0(x) + xp.bessel_i_of_order(x, 2)) / 2),
+    weight=40.0,
+    samples=unary_samples(-3, 3, 0.0),
+    path="special.i1",
+)
 
 
 def i1e(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -81,13 +99,25 @@ def bessel_ie_of_order(x: Tensor, n: int) -> Tensor:
     return unary(I_SCALED, x, (n,))
 
 
-I_SCALED = Op("bessel_ie_of_order", lambda xp, x, /, n: xp.bessel_ie_of_order(x, n), kind=ELEMENTWISE, weight=100.0,
-         x=lambda xp, g, x, out, n: g * ((xp.bessel_ie_of_order(x, n - 1) + xp.bessel_ie_of_order(x, n + 1)) / 2
-                                         - xp.sgn(x) * out))  # fmt: skip
-I1E = Op("i1e", lambda xp, x: xp.i1e(x), floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, x, out: g * ((xp.i0e(x) + xp.bessel_ie_of_order(x, 2)) / 2 - xp.sgn(x) * out), weight=40.0,
-         samples=[*points(0.5, 3), Sample(Arg(values=[0.0, -1.0]), smooth=False, twice=False)],
-         path="special.i1e")  # fmt: skip
+I_SCALED = Op(
+    "bessel_ie_of_order",
+    lambda xp, x, /, n: xp.bessel_ie_of_order(x, n),
+    kind=ELEMENTWISE,
+    weight=100.0,
+    x=lambda xp, g, x, out, n: (
+        g * ((xp.bessel_ie_of_order(x, n - 1) + xp.bessel_ie_of_order(x, n + 1)) / 2 - xp.sgn(x) * out)
+    ),
+)
+I1E = Op(
+    "i1e",
+    lambda xp, x: xp.i1e(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, out: g * ((xp.i0e(x) + xp.bessel_ie_of_order(x, 2)) / 2 - xp.sgn(x) * out),
+    weight=40.0,
+    samples=[*unary_samples(0.5, 3), Sample(Arg(values=[0.0, -1.0]), smooth=False, twice=False)],
+    path="special.i1e",
+)
 
 modified_bessel_i0, modified_bessel_i1 = i0, i1
 
@@ -163,14 +193,38 @@ def airy_ai_prime(input: Tensor) -> Tensor:
     return real_unary(AIRY_AI_PRIME, input, None)
 
 
-K0 = Op("modified_bessel_k0", lambda xp, x: xp.modified_bessel_k0(x), floats=True, kind=ELEMENTWISE, weight=40.0,
-        x=lambda xp, g, x: -(g * xp.modified_bessel_k1(x)))  # fmt: skip
-K1 = Op("modified_bessel_k1", lambda xp, x: xp.modified_bessel_k1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
-        x=lambda xp, g, x, out: -(g * (xp.modified_bessel_k0(x) + out / x)))  # fmt: skip
-K0E = Op("scaled_modified_bessel_k0", lambda xp, x: xp.scaled_modified_bessel_k0(x), floats=True, kind=ELEMENTWISE,
-         weight=40.0, x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k1(x)))  # fmt: skip
-K1E = Op("scaled_modified_bessel_k1", lambda xp, x: xp.scaled_modified_bessel_k1(x), floats=True, kind=ELEMENTWISE,
-         weight=40.0, x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k0(x) - out / x))  # fmt: skip
+K0 = Op(
+    "modified_bessel_k0",
+    lambda xp, x: xp.modified_bessel_k0(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=40.0,
+    x=lambda xp, g, x: -(g * xp.modified_bessel_k1(x)),
+)
+K1 = Op(
+    "modified_bessel_k1",
+    lambda xp, x: xp.modified_bessel_k1(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=40.0,
+    x=lambda xp, g, x, out: -(g * (xp.modified_bessel_k0(x) + out / x)),
+)
+K0E = Op(
+    "scaled_modified_bessel_k0",
+    lambda xp, x: xp.scaled_modified_bessel_k0(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=40.0,
+    x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k1(x)),
+)
+K1E = Op(
+    "scaled_modified_bessel_k1",
+    lambda xp, x: xp.scaled_modified_bessel_k1(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=40.0,
+    x=lambda xp, g, x, out: g * (out - xp.scaled_modified_bessel_k0(x) - out / x),
+)
 J0 = Op(
     "bessel_j0",
     lambda xp, x: xp.bessel_j0(x),
@@ -179,10 +233,21 @@ J0 = Op(
     x=lambda xp, g, x: -(g * xp.bessel_j1(x)),
     weight=40.0,
 )
-J1 = Op("bessel_j1", lambda xp, x: xp.bessel_j1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
-        x=lambda xp, g, x: g * ((xp.bessel_j0(x) - xp.bessel_j_of_order(x, 2)) / 2))  # fmt: skip
-JN = Op("bessel_j_of_order", lambda xp, x, /, n: xp.bessel_j_of_order(x, n), kind=ELEMENTWISE, weight=100.0,
-        x=lambda xp, g, x, n: g * ((xp.bessel_j_of_order(x, n - 1) - xp.bessel_j_of_order(x, n + 1)) / 2))  # fmt: skip
+J1 = Op(
+    "bessel_j1",
+    lambda xp, x: xp.bessel_j1(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=40.0,
+    x=lambda xp, g, x: g * ((xp.bessel_j0(x) - xp.bessel_j_of_order(x, 2)) / 2),
+)
+JN = Op(
+    "bessel_j_of_order",
+    lambda xp, x, /, n: xp.bessel_j_of_order(x, n),
+    kind=ELEMENTWISE,
+    weight=100.0,
+    x=lambda xp, g, x, n: g * ((xp.bessel_j_of_order(x, n - 1) - xp.bessel_j_of_order(x, n + 1)) / 2),
+)
 Y0 = Op(
     "bessel_y0",
     lambda xp, x: xp.bessel_y0(x),
@@ -191,17 +256,47 @@ Y0 = Op(
     x=lambda xp, g, x: -(g * xp.bessel_y1(x)),
     weight=40.0,
 )
-Y1 = Op("bessel_y1", lambda xp, x: xp.bessel_y1(x), floats=True, kind=ELEMENTWISE, weight=40.0,
-        x=lambda xp, g, x, out: g * (xp.bessel_y0(x) - out / x))  # fmt: skip
-SPHERICAL_J0 = Op("spherical_bessel_j0", lambda xp, x: xp.spherical_bessel_j0(x), floats=True, kind=ELEMENTWISE,
-                  weight=10.0, x=lambda xp, g, x: -(g * xp.spherical_j_of_order(x, 1)))  # fmt: skip
-SPHERICAL_JN = Op("spherical_j_of_order", lambda xp, x, /, n: xp.spherical_j_of_order(x, n), kind=ELEMENTWISE, weight=200.0,
-                  x=lambda xp, g, x, n: g * ((n * _spherical_j(xp, x, n - 1) - (n + 1) * xp.spherical_j_of_order(x, n + 1))
-                                             / (2 * n + 1)).conj())  # fmt: skip
-AIRY_AI = Op("airy_ai", lambda xp, x: xp.airy_ai(x), floats=True, kind=ELEMENTWISE, weight=100.0,
-             x=lambda xp, g, x: g * xp.airy_ai_prime(x))  # fmt: skip
-AIRY_AI_PRIME = Op("airy_ai_prime", lambda xp, x: xp.airy_ai_prime(x), floats=True, kind=ELEMENTWISE, weight=100.0,
-                   x=lambda xp, g, x: g * x * xp.airy_ai(x))  # fmt: skip
+Y1 = Op(
+    "bessel_y1",
+    lambda xp, x: xp.bessel_y1(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=40.0,
+    x=lambda xp, g, x, out: g * (xp.bessel_y0(x) - out / x),
+)
+SPHERICAL_J0 = Op(
+    "spherical_bessel_j0",
+    lambda xp, x: xp.spherical_bessel_j0(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=10.0,
+    x=lambda xp, g, x: -(g * xp.spherical_j_of_order(x, 1)),
+)
+SPHERICAL_JN = Op(
+    "spherical_j_of_order",
+    lambda xp, x, /, n: xp.spherical_j_of_order(x, n),
+    kind=ELEMENTWISE,
+    weight=200.0,
+    x=lambda xp, g, x, n: (
+        g * ((n * _spherical_j(xp, x, n - 1) - (n + 1) * xp.spherical_j_of_order(x, n + 1)) / (2 * n + 1)).conj()
+    ),
+)
+AIRY_AI = Op(
+    "airy_ai",
+    lambda xp, x: xp.airy_ai(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=100.0,
+    x=lambda xp, g, x: g * xp.airy_ai_prime(x),
+)
+AIRY_AI_PRIME = Op(
+    "airy_ai_prime",
+    lambda xp, x: xp.airy_ai_prime(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=100.0,
+    x=lambda xp, g, x: g * x * xp.airy_ai(x),
+)
 
 
 def _scipy(name: str, *orders: Any) -> Callable:
@@ -215,18 +310,24 @@ def _scipy(name: str, *orders: Any) -> Callable:
     return function
 
 
-for _name, _reference in [("modified_bessel_k0", _scipy("kv", 0)), ("modified_bessel_k1", _scipy("kv", 1)),
-                          ("scaled_modified_bessel_k0", _scipy("kve", 0)),
-                          ("scaled_modified_bessel_k1", _scipy("kve", 1)),
-                          ("bessel_y0", _scipy("yv", 0)), ("bessel_y1", _scipy("yv", 1))]:  # fmt: skip
-    declare(f"special.{_name}", points(0.5, 4.0), reference=_reference)
+for _name, _reference in [
+    ("modified_bessel_k0", _scipy("kv", 0)),
+    ("modified_bessel_k1", _scipy("kv", 1)),
+    ("scaled_modified_bessel_k0", _scipy("kve", 0)),
+    ("scaled_modified_bessel_k1", _scipy("kve", 1)),
+    ("bessel_y0", _scipy("yv", 0)),
+    ("bessel_y1", _scipy("yv", 1)),
+]:
+    declare(f"special.{_name}", unary_samples(0.5, 4.0), reference=_reference)
 for _name, _reference in [
     ("bessel_j0", _scipy("jv", 0)),
     ("bessel_j1", _scipy("jv", 1)),
     ("spherical_bessel_j0", _scipy("spherical_jn", 0)),
 ]:
-    declare(f"special.{_name}", [*points(0.5, 4.0), *points(-4.0, -0.5)], reference=_reference)
-declare("special.airy_ai", [*points(0.5, 4.0), *points(-4.0, -0.5)], reference=lambda x: _airy_reference(x))
+    declare(f"special.{_name}", [*unary_samples(0.5, 4.0), *unary_samples(-4.0, -0.5)], reference=_reference)
+declare(
+    "special.airy_ai", [*unary_samples(0.5, 4.0), *unary_samples(-4.0, -0.5)], reference=lambda x: _airy_reference(x)
+)
 
 
 def _airy_reference(x: Any) -> Any:

@@ -38,8 +38,14 @@ def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
 
 
 @in_full_precision
-def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """-w (y log x + (1 - y) log(1 - x)) for probabilities x in [0, 1]; logarithms below -100 count as -100.
 
     - `input` (Tensor): x, mostly from `sigmoid`
@@ -64,12 +70,16 @@ def binary_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
     floating("binary_cross_entropy", input, target, weight)
     _same_shape("binary_cross_entropy", input, target)
     if input._data.dtype is not target._data.dtype:
-        raise RuntimeError(f"binary_cross_entropy: Found dtype {target.dtype} but expected "
-                           f"{input.dtype} (the target's dtype must be the input's)")  # fmt: skip
+        raise RuntimeError(
+            f"binary_cross_entropy: Found dtype {target.dtype} but expected "
+            f"{input.dtype} (the target's dtype must be the input's)"
+        )
     x = input._data
     if x.size and not (plain(x).min() >= 0 and plain(x).max() <= 1):
-        raise RuntimeError("binary_cross_entropy: all elements of input should be between 0 and 1 (for logits use "
-                           "binary_cross_entropy_with_logits)")  # fmt: skip
+        raise RuntimeError(
+            "binary_cross_entropy: all elements of input should be between 0 and 1 (for logits use "
+            "binary_cross_entropy_with_logits)"
+        )
     targets_in_unit_interval("binary_cross_entropy", target)
     loss = apply(BCE, (input, target))
     return reduced(loss if weight is None else loss * weight, reduction)
@@ -86,19 +96,33 @@ def _bce_x(xp: Any, g: Any, x: Any, y: Any) -> Any:
 _chances: Any = {"low": 0.05, "high": 0.95}
 
 
-BCE = Op("binary_cross_entropy", lambda xp, x, y: _bce(xp, x, y), kind=ELEMENTWISE, x=_bce_x,
-         y=lambda xp, g, x: g * (xp.log1p(-x) - xp.log(x)), weight=4.0, path="nn.functional.binary_cross_entropy",
-         samples=[Sample(Arg(3, 4, **_chances), Arg(3, 4, **_chances)),
-                  Sample(Arg(5, **_chances), Arg(5, **_chances), reduction="none"),
-                  Sample(Arg(3, 4, **_chances), Arg(3, 4, **_chances), Arg(4, low=0.1, grad=False), reduction="sum"),
-                  Sample(Arg(**_chances), Arg(**_chances)),
-                  Sample(Arg(values=[0.0, 1.0, 0.0]), Arg(values=[0.0, 1.0, 1.0], grad=False), smooth=False,
-                         twice=False)])  # fmt: skip
+BCE = Op(
+    "binary_cross_entropy",
+    lambda xp, x, y: _bce(xp, x, y),
+    kind=ELEMENTWISE,
+    x=_bce_x,
+    y=lambda xp, g, x: g * (xp.log1p(-x) - xp.log(x)),
+    weight=4.0,
+    path="nn.functional.binary_cross_entropy",
+    samples=[
+        Sample(Arg(3, 4, **_chances), Arg(3, 4, **_chances)),
+        Sample(Arg(5, **_chances), Arg(5, **_chances), reduction="none"),
+        Sample(Arg(3, 4, **_chances), Arg(3, 4, **_chances), Arg(4, low=0.1, grad=False), reduction="sum"),
+        Sample(Arg(**_chances), Arg(**_chances)),
+        Sample(Arg(values=[0.0, 1.0, 0.0]), Arg(values=[0.0, 1.0, 1.0], grad=False), smooth=False, twice=False),
+    ],
+)
 
 
-def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None,
-                                     size_average: bool | None = None, reduce: bool | None = None,
-                                     reduction: str = "mean", pos_weight: Tensor | None = None) -> Tensor:  # fmt: skip
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
     """-w (p y log s + (1 - y) log(1 - s)) with s = sigmoid(x), without overflow.
 
     - `input` (Tensor): x, any numbers
@@ -145,12 +169,21 @@ def _bce_logits_y(xp: Any, g: Any, x: Any, p: Any) -> Any:
     return -g * x if p is None else -g * (x + (p - 1) * xp.logsigmoid(x))
 
 
-BCE_LOGITS = Op("binary_cross_entropy_with_logits", lambda xp, x, y, p: _bce_logits(xp, x, y, p), kind=ELEMENTWISE,
-                weight=5.0, x=_bce_logits_x, y=_bce_logits_y, p=lambda xp, g, x, y: -g * y * xp.logsigmoid(x),
-                path="nn.functional.binary_cross_entropy_with_logits",
-                samples=[Sample(Arg(3, 4), Arg(3, 4, low=0, high=1)),
-                         Sample(Arg(5), Arg(5, low=0, high=1), reduction="none"),
-                         Sample(Arg(3, 4), Arg(3, 4, low=0, high=1), Arg(4, low=0.1, grad=False), reduction="sum"),
-                         Sample(Arg(3, 4), Arg(3, 4, low=0, high=1), pos_weight=Arg(4, low=0.1, grad=False)),
-                         Sample(Arg(), Arg()),
-                         Sample(Arg(values=[0.0, 100.0, -100.0]), Arg(values=[1.0, 0.0, 1.0]))])  # fmt: skip
+BCE_LOGITS = Op(
+    "binary_cross_entropy_with_logits",
+    lambda xp, x, y, p: _bce_logits(xp, x, y, p),
+    kind=ELEMENTWISE,
+    weight=5.0,
+    x=_bce_logits_x,
+    y=_bce_logits_y,
+    p=lambda xp, g, x, y: -g * y * xp.logsigmoid(x),
+    path="nn.functional.binary_cross_entropy_with_logits",
+    samples=[
+        Sample(Arg(3, 4), Arg(3, 4, low=0, high=1)),
+        Sample(Arg(5), Arg(5, low=0, high=1), reduction="none"),
+        Sample(Arg(3, 4), Arg(3, 4, low=0, high=1), Arg(4, low=0.1, grad=False), reduction="sum"),
+        Sample(Arg(3, 4), Arg(3, 4, low=0, high=1), pos_weight=Arg(4, low=0.1, grad=False)),
+        Sample(Arg(), Arg()),
+        Sample(Arg(values=[0.0, 100.0, -100.0]), Arg(values=[1.0, 0.0, 1.0])),
+    ],
+)

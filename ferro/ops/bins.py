@@ -27,9 +27,16 @@ __all__ = ["bincount", "bucketize", "histc", "histogram", "histogramdd", "search
 # -- search ------------------------------------------------------------------------------------------------------------
 
 
-def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False,
-                 side: str | None = None,
-                 sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:  # fmt: skip
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """Where elements would be inserted into a sorted sequence so that it stays sorted.
 
     - `sorted_sequence` (Tensor): (n), or (..., n) with the leading dimensions of `input`
@@ -65,9 +72,11 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
             f"dim({edges.ndim}) and input value's dim(0) numel(1)"
         )
     if edges.ndim > 1 and (edges.ndim != x.ndim or edges.shape[:-1] != x.shape[:-1]):
-        raise RuntimeError(f"{name}(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and "
-                           f"input value tensor must match, but we got boundaries tensor {list(edges.shape)} and input value tensor "
-                           f"{list(x.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and "
+            f"input value tensor must match, but we got boundaries tensor {list(edges.shape)} and input value tensor "
+            f"{list(x.shape)}"
+        )
     for array in (edges, x):
         if array.dtype.kind == "c":
             raise NotImplementedError(
@@ -77,8 +86,10 @@ def searchsorted(sorted_sequence: Tensor, input: Any, *, out_int32: bool = False
     looked_at: Any = (("boundary", sorted_sequence), ("input value", input))
     for what, tensor in looked_at:
         if hasattr(tensor, "is_contiguous") and not tensor.is_contiguous():
-            warn_once(f"{name}(): {what} tensor is non-contiguous, this will lower the performance due to extra data copy when converting "
-                      "non-contiguous tensor to contiguous, please use contiguous tensor if possible.")  # fmt: skip
+            warn_once(
+                f"{name}(): {what} tensor is non-contiguous, this will lower the performance due to extra data copy when converting "
+                "non-contiguous tensor to contiguous, please use contiguous tensor if possible."
+            )
     if sorter is not None:
         edges = _arranged(name, edges, need_tensor(name, "sorter", sorter)._data)
     found = xp_of(edges if type(edges) is not np.ndarray else x).searchsorted(edges, x, right or side == "right")
@@ -128,11 +139,18 @@ def bucketize(
 
 
 _EDGES = Arg(values=[1.0, 3.0, 3.0, 7.0], grad=False)
-declare("searchsorted", [Sample(_EDGES, Arg(values=[0.0, 3.0, 9.0])), Sample(_EDGES, Arg(2, 3), right=True),
-                         Sample(_EDGES, 3.0, side="right"),
-                         Sample(Arg(values=[[1.0, 2.0], [3.0, 4.0]]), Arg(2, 3), out_int32=True), Sample(_EDGES, Arg()),
-                         Sample(Arg(values=[3.0, 1.0]), Arg(3), sorter=Arg(values=[1, 0], dtype="int64"))],
-        differentiable=False)  # fmt: skip
+declare(
+    "searchsorted",
+    [
+        Sample(_EDGES, Arg(values=[0.0, 3.0, 9.0])),
+        Sample(_EDGES, Arg(2, 3), right=True),
+        Sample(_EDGES, 3.0, side="right"),
+        Sample(Arg(values=[[1.0, 2.0], [3.0, 4.0]]), Arg(2, 3), out_int32=True),
+        Sample(_EDGES, Arg()),
+        Sample(Arg(values=[3.0, 1.0]), Arg(3), sorter=Arg(values=[1, 0], dtype="int64")),
+    ],
+    differentiable=False,
+)
 declare(
     "bucketize",
     [Sample(Arg(values=[0.0, 3.0, 9.0]), _EDGES), Sample(Arg(2, 3), _EDGES, right=True), Sample(4.0, _EDGES)],
@@ -171,9 +189,16 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 
 
 _COUNTED = Arg(values=[1, 1, 3], dtype="int64")
-declare("bincount", [Sample(_COUNTED), Sample(_COUNTED, Arg(3)),
-                     Sample(_COUNTED, Arg(values=[1, 2, 3], dtype="int64"), 6), Sample(_COUNTED, minlength=2)],
-        differentiable=False)  # fmt: skip
+declare(
+    "bincount",
+    [
+        Sample(_COUNTED),
+        Sample(_COUNTED, Arg(3)),
+        Sample(_COUNTED, Arg(values=[1, 2, 3], dtype="int64"), 6),
+        Sample(_COUNTED, minlength=2),
+    ],
+    differentiable=False,
+)
 
 
 @by_slices
@@ -208,8 +233,9 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Te
 
 
 @by_slices
-def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
-              out: Any = None) -> return_types.histogram:  # fmt: skip
+def histogram(
+    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False, out: Any = None
+) -> return_types.histogram:
     """How many elements (or with which weight) lie in each bin: (hist, bin_edges).
 
     - `input` (Tensor): any shape, floating
@@ -240,16 +266,19 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
         )
     for part, o in zip(("hist", "bin_edges"), out or (), strict=False):
         if need_tensor("histogram", "out", o).dtype is not input.dtype:
-            raise RuntimeError(f"histogram: input tensor and {part} tensor should have the same dtype, but got input "
-                               f"{dtypes.META_NAMES[input.dtype]} and {part} {dtypes.META_NAMES[o.dtype]}")  # fmt: skip
+            raise RuntimeError(
+                f"histogram: input tensor and {part} tensor should have the same dtype, but got input "
+                f"{dtypes.META_NAMES[input.dtype]} and {part} {dtypes.META_NAMES[o.dtype]}"
+            )
     found = _grid("histogram", a, input.dtype, [bins], [None if range is None else tuple(range)], weight, density)
     pair = (found[0], found[1][0])
     return return_types.histogram(pair if out is None else pair_into("histogram", out, pair))
 
 
 @by_slices
-def histogramdd(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False,
-                out: Any = None) -> return_types.histogramdd:  # fmt: skip
+def histogramdd(
+    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False, out: Any = None
+) -> return_types.histogramdd:
     """The :func:`histogram` of points: (hist, bin_edges), the edges of each coordinate.
 
     - `input` (Tensor): points, (..., D), floating
@@ -323,17 +352,23 @@ def _grid(name: str, points: Any, dtype: Any, bins: list, ranges: list, weight: 
     called = dtypes.META_NAMES[dtype]
     for d, b in enumerate(bins):
         if isinstance(b, TensorBase) and (own := dtypes.FROM_NUMPY[b._data.dtype]) is not dtype:
-            raise RuntimeError(f"{name}: input tensor and bins tensors should have the same dtype, but got input with dtype {called} and "
-                               f"bins for dimension {d} with dtype {dtypes.META_NAMES[own]}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: input tensor and bins tensors should have the same dtype, but got input with dtype {called} and "
+                f"bins for dimension {d} with dtype {dtypes.META_NAMES[own]}"
+            )
     if weight is not None:
         w = _wide(weight._data).reshape(-1)
         if weight.dtype is not dtype:
-            raise RuntimeError(f"{name}: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got "
-                               f"input({called}), and weight({dtypes.META_NAMES[weight.dtype]})")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got "
+                f"input({called}), and weight({dtypes.META_NAMES[weight.dtype]})"
+            )
         if len(w) != len(points):
-            raise RuntimeError(f"{name}: if weight tensor is provided it should have the same shape as the input tensor excluding its "
-                               f"innermost dimension, but got input with shape {list(points.shape)} and weight with shape "
-                               f"{list(weight._data.shape)}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: if weight tensor is provided it should have the same shape as the input tensor excluding its "
+                f"innermost dimension, but got input with shape {list(points.shape)} and weight with shape "
+                f"{list(weight._data.shape)}"
+            )
     edges = [_edges(name, points[:, d], dtype, b, r, d) for d, (b, r) in enumerate(zip(bins, ranges, strict=True))]
     hist = xp_of(points).histogram(points, edges, False, w)
     if density:
@@ -370,15 +405,37 @@ def _edges(name: str, x: Any, dtype: Any, bins: Any, given: Any, d: int) -> Any:
 
 
 _DATA = Arg(values=[1.0, 2.0, 1.0, 2.9, 5.0])
-declare("histc", [Sample(_DATA, 4), Sample(_DATA, 4, 0, 3), Sample(_DATA, bins=3, min=1, max=4), Sample(Arg(0), 3),
-                  Sample(Arg(values=[1.0, 1.0]), 4)],
-        differentiable=False)  # fmt: skip
-declare("histogram", [Sample(_DATA, 4), Sample(_DATA, 4, range=(0.0, 3.0)), Sample(_DATA, Arg(values=[0.0, 1.0, 4.0])),
-                      Sample(_DATA, 3, weight=Arg(5), density=True),
-                      Sample(Arg(values=[1.0, 1.0]), 2)], differentiable=False)  # fmt: skip
-declare("histogramdd", [Sample(Arg(6, 2), [2, 3]), Sample(Arg(6, 2), 2, range=[-1.0, 1.0, -2.0, 2.0]),
-                        Sample(Arg(3, 2, 2), [3, 2], density=True)],
-        differentiable=False)  # fmt: skip
+declare(
+    "histc",
+    [
+        Sample(_DATA, 4),
+        Sample(_DATA, 4, 0, 3),
+        Sample(_DATA, bins=3, min=1, max=4),
+        Sample(Arg(0), 3),
+        Sample(Arg(values=[1.0, 1.0]), 4),
+    ],
+    differentiable=False,
+)
+declare(
+    "histogram",
+    [
+        Sample(_DATA, 4),
+        Sample(_DATA, 4, range=(0.0, 3.0)),
+        Sample(_DATA, Arg(values=[0.0, 1.0, 4.0])),
+        Sample(_DATA, 3, weight=Arg(5), density=True),
+        Sample(Arg(values=[1.0, 1.0]), 2),
+    ],
+    differentiable=False,
+)
+declare(
+    "histogramdd",
+    [
+        Sample(Arg(6, 2), [2, 3]),
+        Sample(Arg(6, 2), 2, range=[-1.0, 1.0, -2.0, 2.0]),
+        Sample(Arg(3, 2, 2), [3, 2], density=True),
+    ],
+    differentiable=False,
+)
 
 
 class BinMethods:

@@ -39,8 +39,10 @@ def exact_bounds(name: str, low: int, high: int, d: Any) -> tuple[int, int]:
     if math.isfinite(last) and last >= high:
         high = int(last) - (1 << (abs(high - 1).bit_length() - digits))
     if low >= high:
-        raise RuntimeError(f"{name}: random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from={low} >= "
-                           f"to={high}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from={low} >= "
+            f"to={high}"
+        )
     return low, high
 
 
@@ -60,8 +62,10 @@ def held_by(name: str, d: Any, low: int, most: int) -> None:
                 )
         return
     if d in dtypes.COMPLEX:
-        raise RuntimeError(f"{name}: check_random_bounds handles only integral, floating-point and boolean types, not "
-                           f"{dtypes.FROM_NUMPY[d]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: check_random_bounds handles only integral, floating-point and boolean types, not "
+            f"{dtypes.FROM_NUMPY[d]}"
+        )
     digits = digits_of(d)
     for words, bound in (("from", low), ("to - 1", most)):
         if abs(bound) > 2**digits:
@@ -79,5 +83,14 @@ def _ends(d: Any) -> tuple[int, int]:
     return (0, 1) if d.kind == "b" else (int(np.iinfo(d).min), int(np.iinfo(d).max))
 
 
-_C_NAMES = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long", "bool": "bool",
-            "uint16": "unsigned short", "uint32": "unsigned int", "uint64": "unsigned long"}  # fmt: skip
+_C_NAMES = {
+    "uint8": "unsigned char",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long",
+    "bool": "bool",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long",
+}

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["cholesky", "cholesky_inverse", "cholesky_solve"]
 
-_INDEFINITE = ("The factorization could not be completed because the input is not positive-definite "
-               "(the leading minor of order {i} is not positive-definite).")  # fmt: skip
+_INDEFINITE = (
+    "The factorization could not be completed because the input is not positive-definite "
+    "(the leading minor of order {i} is not positive-definite)."
+)
 
 
 @in_full_precision
@@ -105,12 +107,26 @@ def positive(rng: Any, shape: tuple) -> Any:
 
 
 # the gradient is the Hermitian one of several: finite differences of single elements see another
-_POSITIVE = [Sample(Arg(3, 3, make=positive), smooth=False), Sample(Arg(2, 2, 2, make=positive), smooth=False),
-             Sample(Arg(3, 3, make=positive), upper=True, smooth=False, complex=False), Sample(Arg(0, 0)), Sample(Arg(2, 0, 0)),
-             Sample(Arg(0, 2, 2)), Sample(Arg(35, 35, make=positive), smooth=False)]  # fmt: skip
+_POSITIVE = [
+    Sample(Arg(3, 3, make=positive), smooth=False),
+    Sample(Arg(2, 2, 2, make=positive), smooth=False),
+    Sample(Arg(3, 3, make=positive), upper=True, smooth=False, complex=False),
+    Sample(Arg(0, 0)),
+    Sample(Arg(2, 0, 0)),
+    Sample(Arg(0, 2, 2)),
+    Sample(Arg(35, 35, make=positive), smooth=False),
+]
 
-CHOLESKY_EX = Op("linalg.cholesky_ex", lambda xp, x: xp.cholesky_ex(x), outputs=("L", "info"), nondiff=("info",),
-                 x=_cholesky_x, weight=50.0, samples=_POSITIVE, complex=True)  # fmt: skip
+CHOLESKY_EX = Op(
+    "linalg.cholesky_ex",
+    lambda xp, x: xp.cholesky_ex(x),
+    outputs=("L", "info"),
+    nondiff=("info",),
+    x=_cholesky_x,
+    weight=50.0,
+    samples=_POSITIVE,
+    complex=True,
+)
 CHOLESKY = Op(
     "linalg.cholesky", lambda xp, x: xp.cholesky(x), weight=50.0, x=lambda xp, g, out: _cholesky_x(xp, g, out)
 )
@@ -145,8 +161,10 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Tensor
     one_dtype(name, input, L, "b", "A")
     s, t = L._data.shape, input._data.shape
     if s[-1] != t[-2]:
-        raise RuntimeError(f"{name}: Incompatible matrix sizes: each A matrix is {s[-2]} by {s[-1]} "
-                           f"but each b matrix is {t[-2]} by {t[-1]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Incompatible matrix sizes: each A matrix is {s[-2]} by {s[-1]} "
+            f"but each b matrix is {t[-2]} by {t[-1]}"
+        )
     batches(name, s[:-2], t[:-2])
     lower = adjoint(L) if upper else L
     result = solve_tri(adjoint(lower), solve_tri(lower, input, False, True, False), True, True, False)
@@ -159,9 +177,17 @@ def _multiplied(factor: Any) -> Any:
     return lower @ lower.conj().swapaxes(-1, -2)
 
 
-declare("cholesky_solve", [Sample(Arg(3, 2), Arg(3, 3, make=regular)), Sample(Arg(2, 3, 1), Arg(3, 3, make=regular)),
-                           Sample(Arg(2, 1), Arg(3, 2, 2, make=regular)), Sample(Arg(0, 2), Arg(0, 0))],
-        complex=True, reference=lambda b, factor: np.linalg.solve(_multiplied(factor), b))  # fmt: skip
+declare(
+    "cholesky_solve",
+    [
+        Sample(Arg(3, 2), Arg(3, 3, make=regular)),
+        Sample(Arg(2, 3, 1), Arg(3, 3, make=regular)),
+        Sample(Arg(2, 1), Arg(3, 2, 2, make=regular)),
+        Sample(Arg(0, 2), Arg(0, 0)),
+    ],
+    complex=True,
+    reference=lambda b, factor: np.linalg.solve(_multiplied(factor), b),
+)
 
 
 @in_full_precision
@@ -177,18 +203,24 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
     name = "cholesky_inverse"
     data = plain(square(name, L)._data)
     zero = np.diagonal(data, axis1=-2, axis2=-1) == 0
-    raise_first(name, np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if data.shape[-1] else np.zeros(data.shape[:-2]),
-                "The diagonal element {i} is zero, the inversion could not be completed because the input matrix is singular.",
-                LinAlgError)  # fmt: skip
+    raise_first(
+        name,
+        np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if data.shape[-1] else np.zeros(data.shape[:-2]),
+        "The diagonal element {i} is zero, the inversion could not be completed because the input matrix is singular.",
+        LinAlgError,
+    )
     eye = backend.functional.eye(data.shape[-1], dtype=FROM_NUMPY[data.dtype])
     y = solve_tri(adjoint(L) if upper else L, eye, False, True, False)
     result = matmul(adjoint(y), y)
     return result if out is None else into(name, out, result)
 
 
-declare("cholesky_inverse", [Sample(Arg(3, 3, make=regular)), Sample(Arg(2, 2, 2, make=regular)), Sample(Arg(0, 0)),
-                             Sample(Arg(0, 2, 2))],
-        complex=True, reference=lambda factor: np.linalg.inv(_multiplied(factor)))  # fmt: skip
+declare(
+    "cholesky_inverse",
+    [Sample(Arg(3, 3, make=regular)), Sample(Arg(2, 2, 2, make=regular)), Sample(Arg(0, 0)), Sample(Arg(0, 2, 2))],
+    complex=True,
+    reference=lambda factor: np.linalg.inv(_multiplied(factor)),
+)
 
 
 class CholeskyMethods:

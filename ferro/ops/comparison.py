@@ -17,9 +17,7 @@ from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.primitives import CAST
-from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.core.samples import binary as pairs
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, binary_samples, declare, singular, unary_samples
 from ferro.ops.arithmetic import operator, some_tensor
 
 if TYPE_CHECKING:
@@ -37,8 +35,12 @@ FLOAT32 = dtypes.float32.np
 
 # -- comparisons -------------------------------------------------------------------------------------------------------
 
-TIES = [*pairs(), Sample(Arg(values=[1.0, 2.0, NAN, INF]), Arg(values=[1.0, 1.0, NAN, INF])),
-        Sample(Arg(3, dtype="int64"), 0.5), Sample(Arg(3, dtype="bool"), Arg(3, dtype="int64"))]  # fmt: skip
+TIES = [
+    *binary_samples(),
+    Sample(Arg(values=[1.0, 2.0, NAN, INF]), Arg(values=[1.0, 1.0, NAN, INF])),
+    Sample(Arg(3, dtype="int64"), 0.5),
+    Sample(Arg(3, dtype="bool"), Arg(3, dtype="int64")),
+]
 
 
 def eq(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -155,10 +157,15 @@ def isclose(
         return wrap(close | (xp.isfinite(off) & (off <= allowed)))
 
 
-declare("isclose",
-        [*pairs(scalars=()),
-         Sample(Arg(values=[1.0, NAN, INF, INF]), Arg(values=[1.0 + 1e-9, NAN, INF, -INF]), equal_nan=True)],
-        complex=True, differentiable=False)  # fmt: skip
+declare(
+    "isclose",
+    [
+        *binary_samples(scalars=()),
+        Sample(Arg(values=[1.0, NAN, INF, INF]), Arg(values=[1.0 + 1e-9, NAN, INF, -INF]), equal_nan=True),
+    ],
+    complex=True,
+    differentiable=False,
+)
 
 
 def allclose(
@@ -189,7 +196,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
 
 # -- tests of one number -----------------------------------------------------------------------------------------------
 
-SPECIAL = [*points(), Sample(Arg(values=[0.0, -0.0, NAN, INF, -INF])), Sample(Arg(3, dtype="int64"))]
+SPECIAL = [*unary_samples(), Sample(Arg(values=[0.0, -0.0, NAN, INF, -INF])), Sample(Arg(3, dtype="int64"))]
 
 
 def _tested(name: str, input: Any) -> Any:
@@ -252,9 +259,12 @@ for _name in ("isposinf", "isneginf", "signbit"):
 
 # -- logic and bits ----------------------------------------------------------------------------------------------------
 
-TRUTHS = [Sample(Arg(2, 3), Arg(3, dtype="bool")), Sample(Arg(3, dtype="bool"), Arg(3, dtype="bool")),
-          Sample(Arg(values=[0.0, 1.0, NAN]), Arg(values=[0.0, 0.0, 1.0])),
-          Sample(Arg(), Arg(0, dtype="int64"))]  # fmt: skip
+TRUTHS = [
+    Sample(Arg(2, 3), Arg(3, dtype="bool")),
+    Sample(Arg(3, dtype="bool"), Arg(3, dtype="bool")),
+    Sample(Arg(values=[0.0, 1.0, NAN]), Arg(values=[0.0, 0.0, 1.0])),
+    Sample(Arg(), Arg(0, dtype="int64")),
+]
 
 
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -292,9 +302,12 @@ for _name in ("logical_and", "logical_or", "logical_xor"):
     declare(_name, TRUTHS, complex=True, differentiable=False)
 declare("logical_not", SPECIAL, complex=True, differentiable=False)
 
-BITS = [Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int32", low=-9, high=9)),
-        Sample(Arg(3, dtype="uint8", low=0, high=99), 5), Sample(Arg(3, dtype="bool"), Arg(2, 3, dtype="bool")),
-        Sample(6, Arg(3, dtype="int16", low=0, high=9))]  # fmt: skip
+BITS = [
+    Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int32", low=-9, high=9)),
+    Sample(Arg(3, dtype="uint8", low=0, high=99), 5),
+    Sample(Arg(3, dtype="bool"), Arg(2, 3, dtype="bool")),
+    Sample(6, Arg(3, dtype="int16", low=0, high=9)),
+]
 SHIFTS = [
     Sample(Arg(2, 3, dtype="int64", low=-9, high=9), Arg(3, dtype="int64", low=0, high=4)),
     Sample(Arg(3, dtype="uint8", low=0, high=99), 2),
@@ -340,8 +353,10 @@ def on_bits(op: Op, x: Any, y: Any) -> Any:
     x, y = promote(*operands(op.name, x, y))
     kind = x._data.dtype.kind
     if kind not in "biu" or (kind == "b" and op in (LEFT_SHIFT, RIGHT_SHIFT)):
-        raise NotImplementedError(f"{op.name}: not defined for {x.dtype}; the operands must be integers"
-                                  f"{'' if op in (LEFT_SHIFT, RIGHT_SHIFT) else ' or bools'}")  # fmt: skip
+        raise NotImplementedError(
+            f"{op.name}: not defined for {x.dtype}; the operands must be integers"
+            f"{'' if op in (LEFT_SHIFT, RIGHT_SHIFT) else ' or bools'}"
+        )
     return apply(op, (x, y))
 
 
@@ -354,9 +369,11 @@ for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
     declare(_name, BITS, differentiable=False)
 for _name in ("bitwise_left_shift", "bitwise_right_shift"):
     declare(_name, SHIFTS, differentiable=False)
-declare("bitwise_not",
-        [Sample(Arg(3, dtype="int64", low=-9, high=9)), Sample(Arg(3, dtype="bool")), Sample(Arg(0, dtype="uint8"))],
-        differentiable=False)  # fmt: skip
+declare(
+    "bitwise_not",
+    [Sample(Arg(3, dtype="int64", low=-9, high=9)), Sample(Arg(3, dtype="bool")), Sample(Arg(0, dtype="uint8"))],
+    differentiable=False,
+)
 
 
 def bit_operator(function: Any, swapped: bool = False) -> Callable[[Any, Any], Tensor]:
@@ -451,10 +468,15 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Tenso
         return tuple([wrap(xp_of(a).contiguous(places[:, i])) for i in range(a.ndim)])
     if condition._data.dtype.kind != "b":
         if condition._data.dtype is not UINT8:
-            raise RuntimeError("where expected condition to be a boolean tensor, but got a tensor with dtype "
-                               f"{dtypes.type_name(condition.dtype)}")  # fmt: skip
-        warnings.warn("where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of "
-                      "PyTorch. Use a boolean condition instead.", stacklevel=2)  # fmt: skip
+            raise RuntimeError(
+                "where expected condition to be a boolean tensor, but got a tensor with dtype "
+                f"{dtypes.type_name(condition.dtype)}"
+            )
+        warnings.warn(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be removed in a future version of "
+            "PyTorch. Use a boolean condition instead.",
+            stacklevel=2,
+        )
         condition = wrap(condition._data != 0)
     if isinstance(input, TensorBase) and isinstance(other, TensorBase):
         x, y = (input, other) if input._data.dtype is other._data.dtype else promote(input, other)
@@ -477,16 +499,25 @@ def both_operands(name: str, x: Any, y: Any) -> list:
 
 TRIPLES = [((3, 4), (3, 4), (3, 4)), ((4,), (3, 1), ()), ((1,), (2,), (2,)), ((0,), (1,), (1,))]
 
-WHERE = Op("where", lambda xp, condition, x, y: xp.where(condition, x, y), kind=ELEMENTWISE,
-           x=lambda xp, g, condition: xp.where(condition, g, 0.0),
-           y=lambda xp, g, condition: xp.where(condition, 0.0, g),
-           samples=[*[Sample(Arg(*c, dtype="bool"), Arg(*a), Arg(*b)) for c, a, b in TRIPLES],
-                    Sample(Arg(3, dtype="bool"), Arg(3), 1.5), Sample(Arg(3, dtype="bool"), 0, Arg(3)),
-                    Sample(Arg(3, dtype="bool"), 1.0, 2.0)], complex=True)  # fmt: skip
+WHERE = Op(
+    "where",
+    lambda xp, condition, x, y: xp.where(condition, x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, condition: xp.where(condition, g, 0.0),
+    y=lambda xp, g, condition: xp.where(condition, 0.0, g),
+    samples=[
+        *[Sample(Arg(*c, dtype="bool"), Arg(*a), Arg(*b)) for c, a, b in TRIPLES],
+        Sample(Arg(3, dtype="bool"), Arg(3), 1.5),
+        Sample(Arg(3, dtype="bool"), 0, Arg(3)),
+        Sample(Arg(3, dtype="bool"), 1.0, 2.0),
+    ],
+    complex=True,
+)
 
-EXTREMA = [*pairs(scalars=()),
-           Sample(Arg(values=[1.0, NAN, 1.0, 2.0, INF]), Arg(values=[1.0, 1.0, NAN, 1.0, INF]),
-                  smooth=False)]  # fmt: skip
+EXTREMA = [
+    *binary_samples(scalars=()),
+    Sample(Arg(values=[1.0, NAN, 1.0, 2.0, INF]), Arg(values=[1.0, 1.0, NAN, 1.0, INF]), smooth=False),
+]
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -502,10 +533,14 @@ def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     return result if out is None else into("maximum", out, result, input, other)
 
 
-MAXIMUM = Op("maximum", lambda xp, x, y: xp.maximum(x, y), kind=ELEMENTWISE,
-             x=lambda xp, g, x, y: _share(xp, g, x == y, x < y),
-             y=lambda xp, g, x, y: _share(xp, g, x == y, x > y),
-             samples=EXTREMA)  # fmt: skip
+MAXIMUM = Op(
+    "maximum",
+    lambda xp, x, y: xp.maximum(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, y: _share(xp, g, x == y, x < y),
+    y=lambda xp, g, x, y: _share(xp, g, x == y, x > y),
+    samples=EXTREMA,
+)
 singular(
     "maximum",
     "equal arguments",
@@ -520,10 +555,14 @@ def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
     return result if out is None else into("minimum", out, result, input, other)
 
 
-MINIMUM = Op("minimum", lambda xp, x, y: xp.minimum(x, y), kind=ELEMENTWISE,
-             x=lambda xp, g, x, y: _share(xp, g, x == y, x > y),
-             y=lambda xp, g, x, y: _share(xp, g, x == y, x < y),
-             samples=EXTREMA)  # fmt: skip
+MINIMUM = Op(
+    "minimum",
+    lambda xp, x, y: xp.minimum(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, y: _share(xp, g, x == y, x > y),
+    y=lambda xp, g, x, y: _share(xp, g, x == y, x < y),
+    samples=EXTREMA,
+)
 
 
 def _share(xp: Any, g: Any, tie: Any, lost: Any) -> Any:
@@ -537,10 +576,14 @@ def fmax(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("fmax", out, result, input, other)
 
 
-FMAX = Op("fmax", lambda xp, x, y: xp.fmax(x, y), kind=ELEMENTWISE,
-          x=lambda xp, g, x, y: xp.where((x >= y) | xp.isnan(y), g, 0.0),
-          y=lambda xp, g, x, y: xp.where((x >= y) | xp.isnan(y), 0.0, g),
-          samples=EXTREMA)  # fmt: skip
+FMAX = Op(
+    "fmax",
+    lambda xp, x, y: xp.fmax(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, y: xp.where((x >= y) | xp.isnan(y), g, 0.0),
+    y=lambda xp, g, x, y: xp.where((x >= y) | xp.isnan(y), 0.0, g),
+    samples=EXTREMA,
+)
 
 
 def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -549,10 +592,14 @@ def fmin(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("fmin", out, result, input, other)
 
 
-FMIN = Op("fmin", lambda xp, x, y: xp.fmin(x, y), kind=ELEMENTWISE,
-          x=lambda xp, g, x, y: xp.where((x <= y) | xp.isnan(y), g, 0.0),
-          y=lambda xp, g, x, y: xp.where((x <= y) | xp.isnan(y), 0.0, g),
-          samples=EXTREMA)  # fmt: skip
+FMIN = Op(
+    "fmin",
+    lambda xp, x, y: xp.fmin(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, y: xp.where((x <= y) | xp.isnan(y), g, 0.0),
+    y=lambda xp, g, x, y: xp.where((x <= y) | xp.isnan(y), 0.0, g),
+    samples=EXTREMA,
+)
 
 
 def extremum_operands(name: str, x: Any, y: Any) -> tuple:
@@ -637,18 +684,37 @@ def _clamp_high(xp: Any, g: Any, x: Any, low: Any, high: Any) -> Any:
     return xp.where(taken, g, 0.0)
 
 
-CLAMP = Op("clamp", lambda xp, x, /, low, high: xp.clamp(x, low, high), kind=ELEMENTWISE,
-           x=lambda xp, g, x, low, high: xp.where(_inside(x, number(low), number(high)), g, 0.0),
-           samples=[Sample(Arg(3, 4), -1, 1.5), Sample(Arg(3), min=0.5), Sample(Arg(3), max=0.5),
-                    Sample(Arg(3), 1, -1), Sample(Arg(0), 0),
-                    Sample(Arg(values=[-1.0, 0.0, 0.5, 1.0, 2.0, NAN]), 0.0, 1.0, smooth=False),
-                    Sample(Arg(3, 4), Arg(4, high=0), Arg(3, 1, low=0.5)), Sample(Arg(3, 4), min=Arg(4)),
-                    Sample(Arg(3), max=Arg(3)),
-                    Sample(Arg(values=[1.0, 2.0, 3.0, 0.0]), Arg(values=[1.0, 3.0, 2.0, 1.0]),
-                           Arg(values=[1.0, 2.0, 2.0, 3.0]), smooth=False)])  # fmt: skip
-CLAMP_TENSOR = Op("clamp_tensor", lambda xp, x, low, high: xp.clamp(x, low, high), kind=ELEMENTWISE,
-                  x=lambda xp, g, x, low, high: xp.where(_inside(x, low, high), g, 0.0), low=_clamp_low,
-                  high=_clamp_high)  # fmt: skip
+CLAMP = Op(
+    "clamp",
+    lambda xp, x, /, low, high: xp.clamp(x, low, high),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, low, high: xp.where(_inside(x, number(low), number(high)), g, 0.0),
+    samples=[
+        Sample(Arg(3, 4), -1, 1.5),
+        Sample(Arg(3), min=0.5),
+        Sample(Arg(3), max=0.5),
+        Sample(Arg(3), 1, -1),
+        Sample(Arg(0), 0),
+        Sample(Arg(values=[-1.0, 0.0, 0.5, 1.0, 2.0, NAN]), 0.0, 1.0, smooth=False),
+        Sample(Arg(3, 4), Arg(4, high=0), Arg(3, 1, low=0.5)),
+        Sample(Arg(3, 4), min=Arg(4)),
+        Sample(Arg(3), max=Arg(3)),
+        Sample(
+            Arg(values=[1.0, 2.0, 3.0, 0.0]),
+            Arg(values=[1.0, 3.0, 2.0, 1.0]),
+            Arg(values=[1.0, 2.0, 2.0, 3.0]),
+            smooth=False,
+        ),
+    ],
+)
+CLAMP_TENSOR = Op(
+    "clamp_tensor",
+    lambda xp, x, low, high: xp.clamp(x, low, high),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, low, high: xp.where(_inside(x, low, high), g, 0.0),
+    low=_clamp_low,
+    high=_clamp_high,
+)
 singular("clamp", "at a limit", Sample(Arg(values=[0.0, 1.0]), 0.0, 1.0), "the side on which clamp is the identity")
 singular("clamp", "min > max", Sample(Arg(values=[0.5]), 1.0, 0.0), "the result is max, whatever x")
 

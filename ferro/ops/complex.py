@@ -12,8 +12,7 @@ from ferro.core.dtypes import COMPLEX, INEXACT, type_name
 from ferro.core.inplace import in_place
 from ferro.core.layout import ITERATED, geometry
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
-from ferro.core.samples import Arg, Sample, declare, points_complex
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, declare, points_complex, unary_samples
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -79,10 +78,15 @@ def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _complex_into("complex", out, apply(MAKE_COMPLEX, two_reals("complex", real, imag, ("real", "imag"))))
 
 
-MAKE_COMPLEX = Op("complex", lambda xp, x, y: xp.complex(x, y), kind=LINEAR,
-                  x=lambda xp, g: xp.real(g),
-                  y=lambda xp, g: xp.imag(g),
-                  samples=[Sample(Arg(*a), Arg(*b)) for a, b in PAIRS_OF_SHAPES], layout=ITERATED)  # fmt: skip
+MAKE_COMPLEX = Op(
+    "complex",
+    lambda xp, x, y: xp.complex(x, y),
+    kind=LINEAR,
+    x=lambda xp, g: xp.real(g),
+    y=lambda xp, g: xp.imag(g),
+    samples=[Sample(Arg(*a), Arg(*b)) for a, b in PAIRS_OF_SHAPES],
+    layout=ITERATED,
+)
 
 
 @in_full_precision
@@ -91,17 +95,24 @@ def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _complex_into("polar", out, apply(POLAR, two_reals("polar", abs, angle, ("abs", "angle"))))
 
 
-POLAR = Op("polar", lambda xp, x, y: xp.polar(x, y), kind=ELEMENTWISE, weight=8.0,
-           x=lambda xp, g, y: xp.real(g) * xp.cos(y) + xp.imag(g) * xp.sin(y),
-           y=lambda xp, g, out: xp.imag(g * out.conj()),
-           samples=[Sample(Arg(*a, low=0.2), Arg(*b)) for a, b in PAIRS_OF_SHAPES])  # fmt: skip
+POLAR = Op(
+    "polar",
+    lambda xp, x, y: xp.polar(x, y),
+    kind=ELEMENTWISE,
+    weight=8.0,
+    x=lambda xp, g, y: xp.real(g) * xp.cos(y) + xp.imag(g) * xp.sin(y),
+    y=lambda xp, g, out: xp.imag(g * out.conj()),
+    samples=[Sample(Arg(*a, low=0.2), Arg(*b)) for a, b in PAIRS_OF_SHAPES],
+)
 
 
 def _complex_into(name: str, out: Any, result: Any) -> Any:
     """The result, or `out` with it, which must have its dtype."""
     if out is not None and need_tensor(name, "out", out)._data.dtype is not result._data.dtype:
-        raise RuntimeError(f"{name}: Expected object of scalar type {type_name(result.dtype)} but got scalar type {type_name(out.dtype)} "
-                           "for argument 'out'")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected object of scalar type {type_name(result.dtype)} but got scalar type {type_name(out.dtype)} "
+            "for argument 'out'"
+        )
     return into(name, out, result)
 
 
@@ -112,11 +123,15 @@ def two_reals(name: str, x: Any, y: Any, arguments: tuple) -> tuple:
         need_tensor(name, argument, t)
     for argument, t in given:
         if t._data.dtype not in PARTS:
-            raise RuntimeError(f"{name}: Expected both inputs to be Half, Float or Double tensors but got {type_name(x.dtype)} and "
-                               f"{type_name(y.dtype)}: {argument} has dtype {t.dtype}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: Expected both inputs to be Half, Float or Double tensors but got {type_name(x.dtype)} and "
+                f"{type_name(y.dtype)}: {argument} has dtype {t.dtype}"
+            )
     if x._data.dtype is not y._data.dtype:
-        raise RuntimeError(f"{name}: Expected object of scalar type {type_name(x.dtype)} but got scalar type {type_name(y.dtype)} for "
-                           "second argument: both inputs must have the same dtype")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected object of scalar type {type_name(x.dtype)} but got scalar type {type_name(y.dtype)} for "
+            "second argument: both inputs must have the same dtype"
+        )
     return x, y
 
 
@@ -146,7 +161,7 @@ ANGLE = Op(
     lambda xp, x: xp.angle(x),
     x=_angle_x,
     weight=8.0,
-    samples=points(-2, 2, 0.0, -0.0, smooth=False),
+    samples=unary_samples(-2, 2, 0.0, -0.0, smooth=False),
     complex=True,
 )
 ANGLE_REAL = Op(
@@ -182,11 +197,15 @@ def view_as_complex(input: Tensor) -> Tensor:
         )
     strides = geometry(a)[1]
     if a.size and strides[-1] != 1:
-        raise RuntimeError(f"view_as_complex: Tensor must have a last dimension with stride 1, got the strides {list(strides)}; make it "
-                           "contiguous() first")  # fmt: skip
+        raise RuntimeError(
+            f"view_as_complex: Tensor must have a last dimension with stride 1, got the strides {list(strides)}; make it "
+            "contiguous() first"
+        )
     if a.size and any(s % 2 for n, s in zip(a.shape, strides[:-1], strict=False) if n > 1):
-        raise RuntimeError("view_as_complex: Tensor must have a stride divisible by 2 for all but last dimension, got the strides "
-                           f"{list(strides)}; make it contiguous() first")  # fmt: skip
+        raise RuntimeError(
+            "view_as_complex: Tensor must have a stride divisible by 2 for all but last dimension, got the strides "
+            f"{list(strides)}; make it contiguous() first"
+        )
     return apply(VIEW_AS_COMPLEX, (input,))
 
 

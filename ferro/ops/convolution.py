@@ -60,12 +60,24 @@ def _conv_w(xp: Any, g: Any, x: Any, w_shape: tuple, stride: tuple, pad: tuple, 
     return xp.conv_weight(x.conj(), g, w_shape[2:], stride, pad, dilation, groups)
 
 
-CONV = Op("conv", lambda xp, x, w, /, size, stride, pad, dilation, groups: xp.conv(
-          x, w, None, size, stride, pad, dilation, groups),
-          x=_conv_x, w=_conv_w, kind=MULTILINEAR, weight=50.0, layout=IMAGES)  # fmt: skip
-CONV_BIAS = Op("convolution", lambda xp, x, w, b, /, size, stride, pad, dilation, groups: xp.conv(
-               x, w, b, size, stride, pad, dilation, groups),
-               x=_conv_x, w=_conv_w, b=lambda xp, g: xp.channel_sum(g), weight=50.0, layout=IMAGES)  # fmt: skip
+CONV = Op(
+    "conv",
+    lambda xp, x, w, /, size, stride, pad, dilation, groups: xp.conv(x, w, None, size, stride, pad, dilation, groups),
+    x=_conv_x,
+    w=_conv_w,
+    kind=MULTILINEAR,
+    weight=50.0,
+    layout=IMAGES,
+)
+CONV_BIAS = Op(
+    "convolution",
+    lambda xp, x, w, b, /, size, stride, pad, dilation, groups: xp.conv(x, w, b, size, stride, pad, dilation, groups),
+    x=_conv_x,
+    w=_conv_w,
+    b=lambda xp, g: xp.channel_sum(g),
+    weight=50.0,
+    layout=IMAGES,
+)
 
 
 def _input_y(xp: Any, g: Any, w: Any, y_shape: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
@@ -76,12 +88,28 @@ def _input_w(xp: Any, g: Any, y: Any, w_shape: tuple, stride: tuple, pad: tuple,
     return xp.conv_weight(g, y.conj(), w_shape[2:], stride, pad, dilation, groups)
 
 
-CONV_INPUT = Op("conv_input", lambda xp, y, w, /, size, stride, pad, dilation, groups: xp.conv_input(
-                y, w, None, size, stride, pad, dilation, groups),
-                y=_input_y, w=_input_w, kind=MULTILINEAR, weight=50.0, layout=IMAGES)  # fmt: skip
-CONV_INPUT_BIAS = Op("conv_transpose", lambda xp, y, w, b, /, size, stride, pad, dilation, groups: xp.conv_input(
-                     y, w, b, size, stride, pad, dilation, groups),
-                     y=_input_y, w=_input_w, b=lambda xp, g: xp.channel_sum(g), weight=50.0, layout=IMAGES)  # fmt: skip
+CONV_INPUT = Op(
+    "conv_input",
+    lambda xp, y, w, /, size, stride, pad, dilation, groups: xp.conv_input(
+        y, w, None, size, stride, pad, dilation, groups
+    ),
+    y=_input_y,
+    w=_input_w,
+    kind=MULTILINEAR,
+    weight=50.0,
+    layout=IMAGES,
+)
+CONV_INPUT_BIAS = Op(
+    "conv_transpose",
+    lambda xp, y, w, b, /, size, stride, pad, dilation, groups: xp.conv_input(
+        y, w, b, size, stride, pad, dilation, groups
+    ),
+    y=_input_y,
+    w=_input_w,
+    b=lambda xp, g: xp.channel_sum(g),
+    weight=50.0,
+    layout=IMAGES,
+)
 
 
 def _weight_x(xp: Any, g: Any, x_shape: tuple, y: Any, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
@@ -92,9 +120,16 @@ def _weight_y(xp: Any, g: Any, x: Any, y_shape: tuple, stride: tuple, pad: tuple
     return xp.conv(x.conj(), g, None, y_shape[2:], stride, pad, dilation, groups)
 
 
-CONV_WEIGHT = Op("conv_weight", lambda xp, x, y, /, kernel, stride, pad, dilation, groups: xp.conv_weight(
-                 x, y, kernel, stride, pad, dilation, groups),
-                 x=_weight_x, y=_weight_y, kind=MULTILINEAR, weight=50.0)  # fmt: skip
+CONV_WEIGHT = Op(
+    "conv_weight",
+    lambda xp, x, y, /, kernel, stride, pad, dilation, groups: xp.conv_weight(
+        x, y, kernel, stride, pad, dilation, groups
+    ),
+    x=_weight_x,
+    y=_weight_y,
+    kind=MULTILINEAR,
+    weight=50.0,
+)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -160,8 +195,14 @@ def _plainly_fits(x: Any, w: Any, b: Any, groups: Any) -> bool:
     if groups != 1 or type(groups) is not int or not isinstance(w, TensorBase) or x.size == 0:
         return False
     a, dtype = w._data, x.dtype
-    return a.size > 0 and a.ndim == x.ndim and a.shape[1] == x.shape[1] and a.dtype is dtype and dtype.kind != "b" and (
-        b is None or (isinstance(b, TensorBase) and b._data.dtype is dtype and b._data.shape == a.shape[:1]))  # fmt: skip
+    return (
+        a.size > 0
+        and a.ndim == x.ndim
+        and a.shape[1] == x.shape[1]
+        and a.dtype is dtype
+        and dtype.kind != "b"
+        and (b is None or (isinstance(b, TensorBase) and b._data.dtype is dtype and b._data.shape == a.shape[:1]))
+    )
 
 
 def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: bool, numbers: tuple) -> None:
@@ -215,8 +256,9 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
 # -- convolution -------------------------------------------------------------------------------------------------------
 
 
-def _convolve(name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any,
-              groups: int) -> Tensor:  # fmt: skip
+def _convolve(
+    name: str, n: int, x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Tensor:
     """The convolution in n dimensions."""
     batch = _batched(name, x, n)
     if not _plainly_fits(batch._data, w, b, groups):
@@ -256,8 +298,15 @@ def _places(name: str, size: tuple, kernel: tuple, stride: Any, padding: Any, di
     return out, stride, pad, dilation
 
 
-def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-           dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The cross-correlation of signals with a weight, plus a bias: y[n, o, i] = b[o] + Σ_ck w[o, c, k] x[n, c, i stride
     + k dilation].
 
@@ -285,8 +334,15 @@ def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: An
     return _convolve("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
 
 
-def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-           dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The cross-correlation of images with a weight, plus a bias.
 
     - `input` (Tensor): (N, C, H, W), or (C, H, W) for one sample
@@ -314,8 +370,15 @@ def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: An
     return _convolve("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-           dilation: Any = 1, groups: int = 1) -> Tensor:  # fmt: skip
+def conv3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
     """The cross-correlation of volumes with a weight, plus a bias.
 
     - `input` (Tensor): (N, C, D, H, W), or (C, D, H, W) for one sample
@@ -342,29 +405,56 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: An
     return _convolve("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
 
 
-declare("nn.functional.conv1d", [
-    Sample(Arg(2, 3, 7), Arg(4, 3, 3), Arg(4)), Sample(Arg(3, 7), Arg(4, 3, 3), Arg(4)),
-    Sample(Arg(2, 4, 9), Arg(4, 2, 3), stride=2, padding=1, dilation=2, groups=2),
-    Sample(Arg(2, 2, 6), Arg(2, 2, 4), Arg(2), padding="same"), Sample(Arg(2, 2, 6), Arg(2, 2, 4), padding="valid"),
-    Sample(Arg(0, 2, 6), Arg(2, 2, 4))], complex=True)  # fmt: skip
-declare("nn.functional.conv2d", [
-    Sample(Arg(2, 3, 5, 4), Arg(2, 3, 3, 2), Arg(2)), Sample(Arg(2, 5, 5), Arg(2, 2, 2, 2)),
-    Sample(Arg(1, 4, 6, 5), Arg(4, 2, 3, 2), Arg(4), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
-    Sample(Arg(1, 2, 4, 4), Arg(2, 1, 3, 3), groups=2, padding=1),
-    Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 3), Arg(2), padding="same"),
-    Sample(Arg(1, 2, 3, 3), Arg(3, 2, 1, 1)), Sample(Arg(1, 1, 2, 2), Arg(1, 1, 1, 1), padding=3, stride=4)],
-    complex=True)  # fmt: skip
-declare("nn.functional.conv3d", [
-    Sample(Arg(1, 2, 3, 3, 3), Arg(2, 2, 2, 2, 2), Arg(2)),
-    Sample(Arg(1, 2, 3, 4, 3), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), padding=1, groups=2)],
-    complex=True)  # fmt: skip
+declare(
+    "nn.functional.conv1d",
+    [
+        Sample(Arg(2, 3, 7), Arg(4, 3, 3), Arg(4)),
+        Sample(Arg(3, 7), Arg(4, 3, 3), Arg(4)),
+        Sample(Arg(2, 4, 9), Arg(4, 2, 3), stride=2, padding=1, dilation=2, groups=2),
+        Sample(Arg(2, 2, 6), Arg(2, 2, 4), Arg(2), padding="same"),
+        Sample(Arg(2, 2, 6), Arg(2, 2, 4), padding="valid"),
+        Sample(Arg(0, 2, 6), Arg(2, 2, 4)),
+    ],
+    complex=True,
+)
+declare(
+    "nn.functional.conv2d",
+    [
+        Sample(Arg(2, 3, 5, 4), Arg(2, 3, 3, 2), Arg(2)),
+        Sample(Arg(2, 5, 5), Arg(2, 2, 2, 2)),
+        Sample(Arg(1, 4, 6, 5), Arg(4, 2, 3, 2), Arg(4), stride=(2, 1), padding=(1, 2), dilation=(1, 2), groups=2),
+        Sample(Arg(1, 2, 4, 4), Arg(2, 1, 3, 3), groups=2, padding=1),
+        Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 3), Arg(2), padding="same"),
+        Sample(Arg(1, 2, 3, 3), Arg(3, 2, 1, 1)),
+        Sample(Arg(1, 1, 2, 2), Arg(1, 1, 1, 1), padding=3, stride=4),
+    ],
+    complex=True,
+)
+declare(
+    "nn.functional.conv3d",
+    [
+        Sample(Arg(1, 2, 3, 3, 3), Arg(2, 2, 2, 2, 2), Arg(2)),
+        Sample(Arg(1, 2, 3, 4, 3), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), padding=1, groups=2),
+    ],
+    complex=True,
+)
 
 
 # -- transposed convolution --------------------------------------------------------------------------------------------
 
 
-def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding: Any, output_padding: Any,
-                groups: int, dilation: Any) -> Tensor:  # fmt: skip
+def _transposed(
+    name: str,
+    n: int,
+    y: Any,
+    w: Any,
+    b: Any,
+    stride: Any,
+    padding: Any,
+    output_padding: Any,
+    groups: int,
+    dilation: Any,
+) -> Tensor:
     """The transposed convolution in n dimensions."""
     batch = _batched(name, y, n)
     _check(name, batch, w, b, groups, n, True, (stride, padding, dilation))
@@ -385,8 +475,16 @@ def _transposed(name: str, n: int, y: Any, w: Any, b: Any, stride: Any, padding:
     return x if batch is y else x.reshape(x._data.shape[1:])
 
 
-def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-                     output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
+def conv_transpose1d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose (adjoint, without conjugation) of :func:`conv1d` with the same weight, plus a bias.
 
     - `input` (Tensor): (N, C, L), or (C, L) for one sample
@@ -412,8 +510,16 @@ def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     return _transposed("conv_transpose1d", 1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-                     output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
+def conv_transpose2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose (adjoint, without conjugation) of :func:`conv2d` with the same weight, plus a bias.
 
     - `input` (Tensor): (N, C, H, W), or (C, H, W) for one sample
@@ -441,8 +547,16 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     return _transposed("conv_transpose2d", 2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0,
-                     output_padding: Any = 0, groups: int = 1, dilation: Any = 1) -> Tensor:  # fmt: skip
+def conv_transpose3d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: int = 1,
+    dilation: Any = 1,
+) -> Tensor:
     """The transpose (adjoint, without conjugation) of :func:`conv3d` with the same weight, plus a bias.
 
     - `input` (Tensor): (N, C, D, H, W), or (C, D, H, W) for one sample
@@ -468,23 +582,52 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     return _transposed("conv_transpose3d", 3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-declare("nn.functional.conv_transpose1d", [
-    Sample(Arg(2, 3, 4), Arg(3, 2, 3), Arg(2)),
-    Sample(Arg(4, 4), Arg(4, 2, 3), Arg(4), stride=2, padding=1, output_padding=1, groups=2),
-    Sample(Arg(1, 2, 4), Arg(2, 2, 2), dilation=3, output_padding=2)], complex=True)  # fmt: skip
-declare("nn.functional.conv_transpose2d", [
-    Sample(Arg(2, 3, 3, 2), Arg(3, 2, 2, 3), Arg(2)),
-    Sample(Arg(1, 4, 3, 3), Arg(4, 1, 3, 2), stride=(2, 3), padding=(1, 0), output_padding=(0, 1), groups=2,
-           dilation=(1, 2))],
-    complex=True)  # fmt: skip
-declare("nn.functional.conv_transpose3d", [
-    Sample(Arg(1, 2, 2, 2, 2), Arg(2, 2, 2, 2, 2), Arg(2)),
-    Sample(Arg(1, 2, 2, 3, 2), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), groups=2)],
-    complex=True)  # fmt: skip
+declare(
+    "nn.functional.conv_transpose1d",
+    [
+        Sample(Arg(2, 3, 4), Arg(3, 2, 3), Arg(2)),
+        Sample(Arg(4, 4), Arg(4, 2, 3), Arg(4), stride=2, padding=1, output_padding=1, groups=2),
+        Sample(Arg(1, 2, 4), Arg(2, 2, 2), dilation=3, output_padding=2),
+    ],
+    complex=True,
+)
+declare(
+    "nn.functional.conv_transpose2d",
+    [
+        Sample(Arg(2, 3, 3, 2), Arg(3, 2, 2, 3), Arg(2)),
+        Sample(
+            Arg(1, 4, 3, 3),
+            Arg(4, 1, 3, 2),
+            stride=(2, 3),
+            padding=(1, 0),
+            output_padding=(0, 1),
+            groups=2,
+            dilation=(1, 2),
+        ),
+    ],
+    complex=True,
+)
+declare(
+    "nn.functional.conv_transpose3d",
+    [
+        Sample(Arg(1, 2, 2, 2, 2), Arg(2, 2, 2, 2, 2), Arg(2)),
+        Sample(Arg(1, 2, 2, 3, 2), Arg(2, 1, 2, 1, 3), stride=(1, 2, 1), groups=2),
+    ],
+    complex=True,
+)
 
 
-def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
-                transposed: bool, output_padding: Any, groups: int) -> Tensor:  # fmt: skip
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Tensor:
     """A convolution or transposed convolution in as many dimensions as the weight has after the first two.
 
     - `input`, `weight`, `bias` (Tensor (the bias may be None)): as in `nn.functional.conv2d` and `conv_transpose2d`
@@ -508,9 +651,13 @@ def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
     return _convolve("convolution", n, input, weight, bias, stride, padding, dilation, groups)
 
 
-declare("convolution", [Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 2), Arg(2), (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
-                        Sample(Arg(1, 2, 3, 3), Arg(2, 2, 2, 2), None, (2, 2), (1, 1), (1, 1), True, (1, 0), 1)],
-        )  # fmt: skip
+declare(
+    "convolution",
+    [
+        Sample(Arg(1, 2, 4, 4), Arg(2, 2, 2, 2), Arg(2), (1, 1), (0, 0), (1, 1), False, (0, 0), 1),
+        Sample(Arg(1, 2, 3, 3), Arg(2, 2, 2, 2), None, (2, 2), (1, 1), (1, 1), True, (1, 0), 1),
+    ],
+)
 
 
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
@@ -553,14 +700,22 @@ def col2im(columns: Any, size: tuple, kernel: tuple, out: tuple, stride: tuple, 
     return apply(FOLD, (columns,), (size, kernel, out, stride, pad, dilation))
 
 
-UNFOLD = Op("im2col", lambda xp, x, /, kernel, windows, stride, pad, dilation: xp.im2col(
-                x, kernel, windows, stride, pad, dilation),
-            kind=LINEAR, x=lambda xp, g, x_shape, kernel, windows, stride, pad, dilation: xp.col2im(
-                g, x_shape[2:], kernel, windows, stride, pad, dilation))  # fmt: skip
-FOLD = Op("col2im", lambda xp, x, /, size, kernel, windows, stride, pad, dilation: xp.col2im(
-              x, size, kernel, windows, stride, pad, dilation),
-          kind=LINEAR, x=lambda xp, g, kernel, windows, stride, pad, dilation: xp.im2col(
-              g, kernel, windows, stride, pad, dilation))  # fmt: skip
+UNFOLD = Op(
+    "im2col",
+    lambda xp, x, /, kernel, windows, stride, pad, dilation: xp.im2col(x, kernel, windows, stride, pad, dilation),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, kernel, windows, stride, pad, dilation: xp.col2im(
+        g, x_shape[2:], kernel, windows, stride, pad, dilation
+    ),
+)
+FOLD = Op(
+    "col2im",
+    lambda xp, x, /, size, kernel, windows, stride, pad, dilation: xp.col2im(
+        x, size, kernel, windows, stride, pad, dilation
+    ),
+    kind=LINEAR,
+    x=lambda xp, g, kernel, windows, stride, pad, dilation: xp.im2col(g, kernel, windows, stride, pad, dilation),
+)
 
 
 def _sliding(name: str, size: tuple, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> tuple:
@@ -609,13 +764,21 @@ def unfold(input: Tensor, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
     return columns if batch is input else columns.reshape(columns._data.shape[1:])
 
 
-declare("nn.functional.unfold", [Sample(Arg(2, 2, 4, 3), 2), Sample(Arg(2, 4, 4), (2, 3)), Sample(Arg(0, 2, 4, 4), 2),
-                                 Sample(Arg(1, 2, 5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))],
-        complex=True)  # fmt: skip
+declare(
+    "nn.functional.unfold",
+    [
+        Sample(Arg(2, 2, 4, 3), 2),
+        Sample(Arg(2, 4, 4), (2, 3)),
+        Sample(Arg(0, 2, 4, 4), 2),
+        Sample(Arg(1, 2, 5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2)),
+    ],
+    complex=True,
+)
 
 
-def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
-         stride: Any = 1) -> Tensor:  # fmt: skip
+def fold(
+    input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Tensor:
     """The sum of the columns of :func:`unfold` at their places in images: its adjoint.
 
     - `input` (Tensor): (N, C KH KW, windows) or (C KH KW, windows)
@@ -656,7 +819,13 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
     return images if len(shape) == 3 else images.reshape(images._data.shape[1:])
 
 
-declare("nn.functional.fold", [Sample(Arg(2, 8, 6), (4, 3), 2), Sample(Arg(8, 4), 4, 2, stride=2),
-                               Sample(Arg(0, 4, 9), 4, 2),
-                               Sample(Arg(1, 12, 10), (5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2))],
-        complex=True)  # fmt: skip
+declare(
+    "nn.functional.fold",
+    [
+        Sample(Arg(2, 8, 6), (4, 3), 2),
+        Sample(Arg(8, 4), 4, 2, stride=2),
+        Sample(Arg(0, 4, 9), 4, 2),
+        Sample(Arg(1, 12, 10), (5, 5), (2, 3), dilation=(2, 1), padding=(1, 0), stride=(1, 2)),
+    ],
+    complex=True,
+)

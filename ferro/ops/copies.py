@@ -54,8 +54,15 @@ def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return into("detach_copy", out, _clone(input.detach()))
 
 
-def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *,
-               out: Tensor | None = None) -> Tensor:  # fmt: skip
+def slice_copy(
+    input: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """A copy of the slice start:end:step along `dim`.
 
     - `input` (Tensor): of one or more dimensions

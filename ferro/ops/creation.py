@@ -127,8 +127,16 @@ def _sparse(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool,
     return backend.sparse_empty(name, sizes(name, shape), dtype, layout, requires_grad)
 
 
-def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def zeros(
+    *shape: Any,
+    size: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor of zeros.
 
     - `*shape` (ints): the sizes, or one tuple of them
@@ -156,8 +164,16 @@ def zeros(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, lay
     return _filled("zeros", with_size("zeros", shape, size), 0, dtype, requires_grad, device, out)
 
 
-def ones(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def ones(
+    *shape: Any,
+    size: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor of ones.
 
     - `*shape` (ints): the sizes, or one tuple of them
@@ -182,8 +198,17 @@ def ones(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, layo
     return _filled("ones", with_size("ones", shape, size), 1, dtype, requires_grad, device, out)
 
 
-def empty(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-          memory_format: Any = None, layout: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
+def empty(
+    *shape: Any,
+    size: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    layout: Any = None,
+    **ignored: Any,
+) -> Tensor:
     """A tensor without set values (zeros here).
 
     - `*shape` (ints): the sizes, or one tuple of them
@@ -218,8 +243,13 @@ def empty(*shape: Any, size: Any = None, out: Any = None, dtype: Any = None, dev
             out,
         )
     shape = sizes("empty", shape)
-    return empty_permuted(shape, memory_order("empty", len(shape), memory_format) or range(len(shape)), dtype=dtype, device=device,
-                          requires_grad=requires_grad)  # fmt: skip
+    return empty_permuted(
+        shape,
+        memory_order("empty", len(shape), memory_format) or range(len(shape)),
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+    )
 
 
 MOST_BYTES = 2**63 - 1
@@ -271,8 +301,15 @@ def empty_strided(
     return finish("empty_strided", a, requires_grad, device)
 
 
-def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-                   **ignored: Any) -> Tensor:  # fmt: skip
+def empty_permuted(
+    size: Any,
+    physical_layout: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **ignored: Any,
+) -> Tensor:
     """A tensor without set values whose dimensions lie in memory in a given order.
 
     - `size` (ints): the shape
@@ -293,12 +330,16 @@ def empty_permuted(size: Any, physical_layout: Any, *, dtype: Any = None, device
     d = dtypes.default().np if dtype is None else dtypes.to_numpy(dtype)
     size, order = tuple(size), tuple(physical_layout)
     if len(order) != len(size):
-        raise RuntimeError("Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
-                           f"{len(size)} is not equal to len(physical_layout) = {len(order)}, for {size} and {order}")  # fmt: skip
+        raise RuntimeError(
+            "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = "
+            f"{len(size)} is not equal to len(physical_layout) = {len(order)}, for {size} and {order}"
+        )
     for i, o in enumerate(order):
         if not 0 <= o < len(size):
-            raise RuntimeError(f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {o} at index {i}).  NB: negative "
-                               "dims not currently supported; file an issue if you want it. (in physical_layout)")  # fmt: skip
+            raise RuntimeError(
+                f"Dimension out of range (expected to be between 0 and {len(size) - 1}, but got {o} at index {i}).  NB: negative "
+                "dims not currently supported; file an issue if you want it. (in physical_layout)"
+            )
     if len(set(order)) != len(order):
         raise RuntimeError(f"empty_permuted: Duplicate dim not allowed in physical_layout, got {order}")
     a = unset_array([size[i] for i in order], d).transpose(np.argsort(order))
@@ -313,9 +354,15 @@ def _number(value: Any) -> Any:
 
 
 def full(
-    size: Any, fill_value: Any, *, out: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    size: Any,
+    fill_value: Any,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
     **ignored: Any,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """A tensor filled with a number.
 
     - `size` (ints): the shape
@@ -347,8 +394,16 @@ def full(
     return _filled("full", (size,), value, d, requires_grad, device, out)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-              memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
+def full_like(
+    input: Tensor,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    **ignored: Any,
+) -> Tensor:
     """A tensor like `input`, filled with a number.
 
     - `input` (Tensor): has the shape
@@ -372,8 +427,16 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any 
     return finish("full_like", arranged("full_like", data, input._data, memory_format), requires_grad, device)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
-               layout: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
+def empty_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    layout: Any = None,
+    **ignored: Any,
+) -> Tensor:
     """A tensor like `input` without set values (zeros here).
 
     - `input` (Tensor): has the shape
@@ -391,14 +454,25 @@ def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires
         ferro.Size([2, 3])
     """
     if layout not in (None, strided):
-        raise NotImplementedError("empty_like: Could not run 'aten::empty_strided' with arguments from the 'SparseCPU' backend: a "
-                                  f"dense tensor has none like it of layout {layout}; use zeros_like")  # fmt: skip
+        raise NotImplementedError(
+            "empty_like: Could not run 'aten::empty_strided' with arguments from the 'SparseCPU' backend: a "
+            f"dense tensor has none like it of layout {layout}; use zeros_like"
+        )
     value = unset(input._data.dtype if dtype is None else dtypes.to_numpy(dtype))
     return full_like(input, value, dtype=dtype, device=device, requires_grad=requires_grad, memory_format=memory_format)
 
 
-def arange(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-           requires_grad: bool = False) -> Tensor:  # fmt: skip
+def arange(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The numbers start, start + step, ... below `end`.
 
     Called as `arange(end)`, `arange(start, end)` or `arange(start, end, step)`.
@@ -500,28 +574,43 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
         steps = operator.index(steps)
     except TypeError:
         given = ", ".join("Tensor" if isinstance(v, TensorBase) else type(v).__name__ for v in (start, end, steps))
-        raise TypeError(f"{name}() received an invalid combination of arguments - got ({given}): argument 'steps' (position 3) must be int, "
-                        f"not {type(steps).__name__}") from None  # fmt: skip
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got ({given}): argument 'steps' (position 3) must be int, "
+            f"not {type(steps).__name__}"
+        ) from None
     if steps < 0:
         raise RuntimeError(f"{name}: number of steps must be non-negative, got {steps}")
     for argument, v in (("start", start), ("end", end)):
         if isinstance(v, TensorBase) and v._data.ndim:
-            raise RuntimeError(f"{name} only supports 0-dimensional start and end tensors, but got {argument} with {v._data.ndim} "
-                               "dimension(s).")  # fmt: skip
+            raise RuntimeError(
+                f"{name} only supports 0-dimensional start and end tensors, but got {argument} with {v._data.ndim} "
+                "dimension(s)."
+            )
     start, end = [_number(v) for v in (start, end)]
     is_complex = any(isinstance(v, (complex, np.complexfloating)) for v in (start, end))
     inferred = dtypes.default().to_complex().np if is_complex else dtypes.default().np
     d = chosen_dtype(dtype, out, inferred)
     if is_complex and d.kind != "c":
         have, want = dtypes.FROM_NUMPY[inferred], dtypes.FROM_NUMPY[d]
-        raise RuntimeError(f"torch.{name}(): inferred dtype {dtypes.C_NAMES[have]} can't be safely cast to passed dtype "
-                           f"{dtypes.type_name(want)}: start or end is complex, and numbers between them have no place in {want}")  # fmt: skip
+        raise RuntimeError(
+            f"torch.{name}(): inferred dtype {dtypes.C_NAMES[have]} can't be safely cast to passed dtype "
+            f"{dtypes.type_name(want)}: start or end is complex, and numbers between them have no place in {want}"
+        )
     return np.linspace(start, end, steps), d
 
 
 @by_slices
-def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-             requires_grad: bool = False) -> Tensor:  # fmt: skip
+def linspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Evenly spaced numbers from `start` to `end`, both included.
 
     - `start`, `end` (number or 0-d Tensor): the ends
@@ -545,8 +634,18 @@ def linspace(start: Any, end: Any, steps: int, *, out: Any = None, dtype: Any = 
 
 
 @by_slices
-def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None, dtype: Any = None, layout: Any = None,
-             device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Powers of a base: base to each of the evenly spaced numbers from `start` to `end`, both included.
 
     - `start`, `end` (number or 0-d Tensor): the first and the last exponent
@@ -570,8 +669,17 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any =
     return listed("logspace", np.power(float(base), a).astype(d), out, requires_grad, device)
 
 
-def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Any = None, layout: Any = None,
-           device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def range_(
+    start: Any = 0,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The numbers start, start + step, ... up to `end`, which is included. Deprecated: warns; use arange.
 
     - `start`, `end`, `step` (number, default 0 and None and 1): as in arange
@@ -604,8 +712,16 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, d
     return listed("range", (start + step * np.arange(n)).astype(d), out, requires_grad, device)
 
 
-def eye(n: int, m: int | None = None, *, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False) -> Tensor:  # fmt: skip
+def eye(
+    n: int,
+    m: int | None = None,
+    *,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Ones on the diagonal of an n x m matrix of zeros.
 
     - `n` (int): the rows
@@ -639,8 +755,16 @@ def _for_each(like: Any, t: Any) -> Any:
     return t
 
 
-def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-             **ignored: Any) -> Tensor:  # fmt: skip
+def new_full(
+    self: Tensor,
+    size: Any,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **ignored: Any,
+) -> Tensor:
     """A filled tensor with this tensor's dtype.
 
     - `self` (Tensor): has the dtype
@@ -722,8 +846,16 @@ def new_empty(
     )
 
 
-def new_empty_strided(self: Tensor, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-                      **ignored: Any) -> Tensor:  # fmt: skip
+def new_empty_strided(
+    self: Tensor,
+    size: Any,
+    stride: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **ignored: Any,
+) -> Tensor:
     """:func:`empty_strided` with this tensor's dtype.
 
     - `self` (Tensor): has the dtype

@@ -28,10 +28,16 @@ __all__ = ["ctc_loss"]
 
 # -- the operation and its derivatives: see the notes in cpu/ctc.py ----------------------------------------------------
 
-CTC = Op("ctc_loss", outputs=("out",), aux=("alpha",), weight=2000.0,
-         forward=lambda xp, y, labels, steps, lengths, /, zero_infinity: xp.ctc_fwd(y, labels, steps, lengths),
-         y=lambda xp, g, y, labels, steps, lengths, zero_infinity, alpha:
-             xp.ctc_vjp(g, y, labels, steps, lengths, zero_infinity, alpha))  # fmt: skip
+CTC = Op(
+    "ctc_loss",
+    outputs=("out",),
+    aux=("alpha",),
+    weight=2000.0,
+    forward=lambda xp, y, labels, steps, lengths, /, zero_infinity: xp.ctc_fwd(y, labels, steps, lengths),
+    y=lambda xp, g, y, labels, steps, lengths, zero_infinity, alpha: xp.ctc_vjp(
+        g, y, labels, steps, lengths, zero_infinity, alpha
+    ),
+)
 
 
 def ctc_vjp(
@@ -65,8 +71,13 @@ def _occupancy_vjp(
     return by_y, xp.stack([xp.ctc_occupancy(y, other, labels, steps, lengths) for other in others], 0)
 
 
-OCCUPANCY = Op("ctc_occupancy", lambda xp, y, v, labels, steps, lengths: xp.ctc_occupancy(y, v, labels, steps, lengths),
-               vjp=_occupancy_vjp, diff=("y", "v"), weight=2000.0)  # fmt: skip
+OCCUPANCY = Op(
+    "ctc_occupancy",
+    lambda xp, y, v, labels, steps, lengths: xp.ctc_occupancy(y, v, labels, steps, lengths),
+    vjp=_occupancy_vjp,
+    diff=("y", "v"),
+    weight=2000.0,
+)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -122,8 +133,15 @@ def _states(name: str, targets: Any, batch: int, lengths: Any, blank: int, class
 
 @by_slices
 @in_full_precision
-def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Any, target_lengths: Any, blank: int = 0,
-             reduction: Any = "mean", zero_infinity: bool = False) -> Tensor:  # fmt: skip
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: Any = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
     """Minus the logarithm of the probability that a sequence of predictions writes the target.
 
     - `log_probs` (Tensor): log-probabilities (T, N, C), or (T, C) for one sample, from `log_softmax`
@@ -184,9 +202,14 @@ def _log_probs(rng: Any, shape: tuple) -> Any:
 # smooth=False: the gradient is that of log-probabilities that stay normalised, see ctc_loss
 _y, _labels = Arg(6, 3, 4, make=_log_probs), Arg(values=[[1, 2, 2], [3, 1, 0], [1, 1, 1]], dtype="int64")
 _short = Arg(values=[1, 2, 3, 1], dtype="int64")
-declare("nn.functional.ctc_loss", [
-    Sample(_y, _labels, (6, 5, 6), (3, 2, 3), smooth=False), Sample(_y, _labels, (6, 6, 6), (0, 1, 2), 0, "sum", smooth=False),
-    Sample(_y, _labels, (6, 5, 2), (3, 2, 3), 0, "none", True, smooth=False),
-    Sample(_y, _short, (6, 5, 4), (2, 0, 2), 0, "none", smooth=False),
-    Sample(_y, Arg(values=[[0, 1], [2, 2], [1, 0]], dtype="int32"), (6, 5, 4), (2, 1, 2), 3, smooth=False),
-    Sample(Arg(5, 4, make=_log_probs), Arg(values=[1, 3], dtype="int64"), (5,), (2,), smooth=False)])  # fmt: skip
+declare(
+    "nn.functional.ctc_loss",
+    [
+        Sample(_y, _labels, (6, 5, 6), (3, 2, 3), smooth=False),
+        Sample(_y, _labels, (6, 6, 6), (0, 1, 2), 0, "sum", smooth=False),
+        Sample(_y, _labels, (6, 5, 2), (3, 2, 3), 0, "none", True, smooth=False),
+        Sample(_y, _short, (6, 5, 4), (2, 0, 2), 0, "none", smooth=False),
+        Sample(_y, Arg(values=[[0, 1], [2, 2], [1, 0]], dtype="int32"), (6, 5, 4), (2, 1, 2), 3, smooth=False),
+        Sample(Arg(5, 4, make=_log_probs), Arg(values=[1, 3], dtype="int64"), (5,), (2,), smooth=False),
+    ],
+)

@@ -101,8 +101,10 @@ def _of_sequence(name: str, data: Any, wanted: Any) -> Any:
 
     nested = listed(data, ())
     if any(isinstance(x, np.ndarray) and x.ndim for x in data):
-        warn_once("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single "
-                  "numpy.ndarray with numpy.array() before converting to a tensor.")  # fmt: skip
+        warn_once(
+            "Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the list to a single "
+            "numpy.ndarray with numpy.array() before converting to a tensor."
+        )
     try:
         a = np.array(nested)
     except ValueError:

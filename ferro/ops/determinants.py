@@ -50,12 +50,23 @@ def _deficient(rank: int) -> Any:
     return make
 
 
-_SQUARE = [Sample(Arg(3, 3, make=regular)), Sample(Arg(2, 2, 2, make=regular)), Sample(Arg(1, 1, low=0.5)),
-           Sample(Arg(2, 1, 4, 4, make=regular)), Sample(Arg(0, 2, 2)), Sample(Arg(0, 0))]  # fmt: skip
+_SQUARE = [
+    Sample(Arg(3, 3, make=regular)),
+    Sample(Arg(2, 2, 2, make=regular)),
+    Sample(Arg(1, 1, low=0.5)),
+    Sample(Arg(2, 1, 4, 4, make=regular)),
+    Sample(Arg(0, 2, 2)),
+    Sample(Arg(0, 0)),
+]
 
-DET = Op("linalg.det", lambda xp, x: xp.det(x), weight=50.0,
-         x=lambda xp, g, x: g[..., None, None] * xp.cofactors((x,)).conj(),
-         samples=_SQUARE, complex=True)  # fmt: skip
+DET = Op(
+    "linalg.det",
+    lambda xp, x: xp.det(x),
+    weight=50.0,
+    x=lambda xp, g, x: g[..., None, None] * xp.cofactors((x,)).conj(),
+    samples=_SQUARE,
+    complex=True,
+)
 declare("det", _SQUARE, complex=True)
 
 
@@ -71,8 +82,9 @@ def _cofactors_vjp(xp: Any, g: Any, needs: tuple, xs: tuple) -> list:
     return [xp.cofactors(m).conj() if wanted else None for m, wanted in zip(moved, needs, strict=False)]
 
 
-COFACTORS = Op("linalg.cofactors", lambda xp, xs: xp.cofactors(xs), variadic=True, vjp=_cofactors_vjp, diff=("xs",),
-               weight=100.0)  # fmt: skip
+COFACTORS = Op(
+    "linalg.cofactors", lambda xp, xs: xp.cofactors(xs), variadic=True, vjp=_cofactors_vjp, diff=("xs",), weight=100.0
+)
 
 
 def linalg_slogdet(A: Tensor, *, out: Any = None) -> return_types.linalg_slogdet:
@@ -111,9 +123,16 @@ def _slogdet_x(xp: Any, g: Any, x: Any, sign: Any, lu: Any, pivots: Any) -> Any:
     )
 
 
-SLOGDET = Op("linalg.slogdet", lambda xp, x: xp.slogdet(x), outputs=("sign", "logabsdet"), aux=("lu", "pivots"),
-             x=_slogdet_x, weight=50.0,
-             samples=_SQUARE, complex=True)  # fmt: skip
+SLOGDET = Op(
+    "linalg.slogdet",
+    lambda xp, x: xp.slogdet(x),
+    outputs=("sign", "logabsdet"),
+    aux=("lu", "pivots"),
+    x=_slogdet_x,
+    weight=50.0,
+    samples=_SQUARE,
+    complex=True,
+)
 declare("slogdet", _SQUARE, complex=True)
 
 
@@ -132,15 +151,26 @@ def logdet(input: Tensor) -> Tensor:
     return logabsdet.masked_fill(eq(sign, -1), math.nan)
 
 
-declare("logdet", [*_SQUARE, Sample(Arg(3, 3, make=lambda rng, shape: -np.eye(3) + 0.1 * rng.uniform(-1, 1, shape)),
-                                    complex=False, smooth=False)],
-        complex=True)  # fmt: skip
+declare(
+    "logdet",
+    [
+        *_SQUARE,
+        Sample(
+            Arg(3, 3, make=lambda rng, shape: -np.eye(3) + 0.1 * rng.uniform(-1, 1, shape)), complex=False, smooth=False
+        ),
+    ],
+    complex=True,
+)
 
 
 _RANK_ONE = Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]]))
 singular("linalg.det", "rank one less than the order", _RANK_ONE, "the cofactors: det is a polynomial")
-singular("linalg.det", "rank two less than the order", Sample(Arg(values=[[0.0, 0.0], [0.0, 0.0]])),
-         "det is a polynomial: the gradient is 0, the second derivative is not")  # fmt: skip
+singular(
+    "linalg.det",
+    "rank two less than the order",
+    Sample(Arg(values=[[0.0, 0.0], [0.0, 0.0]])),
+    "det is a polynomial: the gradient is 0, the second derivative is not",
+)
 singular("linalg.slogdet", "a singular matrix", _RANK_ONE, "ln |det A| has a pole there")
 singular("logdet", "a singular matrix", _RANK_ONE, "ln det A has a pole there")
 singular(

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["cumulative_trapezoid", "diff", "trapezoid", "trapz"]
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *,
-         out: Tensor | None = None) -> Tensor:  # fmt: skip
+def diff(
+    input: Tensor,
+    n: int = 1,
+    dim: int = -1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """The n-th differences x_(i+1) - x_i along `dim`; of bools, whether they differ.
 
     - `input` (Tensor): x, of one or more dimensions
@@ -65,14 +72,27 @@ def _joinable(label: str, part: Any, a: Any, dim: int) -> Any:
         )
     for k, (s, t) in enumerate(zip(a.shape, b.shape, strict=True)):
         if k != dim and s != t:
-            raise RuntimeError("diff: diff expects the shape of tensor to prepend or append to match that of input except along the "
-                               f"differencing dimension; input.size({k}) = {s}, but got tensor.size({k}) = {t} for {label}")  # fmt: skip
+            raise RuntimeError(
+                "diff: diff expects the shape of tensor to prepend or append to match that of input except along the "
+                f"differencing dimension; input.size({k}) = {s}, but got tensor.size({k}) = {t} for {label}"
+            )
     return part
 
 
-declare("diff", [Sample(Arg(5)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), dim=0), Sample(Arg(3), 5), Sample(Arg(3), 0),
-                 Sample(Arg(2, 3), 1, 1, Arg(2, 2), Arg(2, 1)), Sample(Arg(4, dtype="int64")),
-                 Sample(Arg(4, dtype="bool"))], complex=True)  # fmt: skip
+declare(
+    "diff",
+    [
+        Sample(Arg(5)),
+        Sample(Arg(3, 4), 2),
+        Sample(Arg(3, 4), dim=0),
+        Sample(Arg(3), 5),
+        Sample(Arg(3), 0),
+        Sample(Arg(2, 3), 1, 1, Arg(2, 2), Arg(2, 1)),
+        Sample(Arg(4, dtype="int64")),
+        Sample(Arg(4, dtype="bool")),
+    ],
+    complex=True,
+)
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
@@ -145,9 +165,11 @@ def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
     b = x._data
     if b.ndim == 1:
         if b.shape[0] != a.shape[d]:
-            raise RuntimeError(f"{name}: There must be one `x` value for each sample point: {b.shape[0]} values of "
-                               f"x for {a.shape[d]} "
-                               f"points along dimension {dim} of y")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: There must be one `x` value for each sample point: {b.shape[0]} values of "
+                f"x for {a.shape[d]} "
+                f"points along dimension {dim} of y"
+            )
         widths = diff(x)
         return d, pairs, fn.reshape(widths, (-1,) + (1,) * (-d - 1))
     if b.ndim < -d:
@@ -155,9 +177,15 @@ def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
     return d, pairs, diff(x, dim=d)
 
 
-_AREAS = [Sample(Arg(5)), Sample(Arg(3, 4), dx=0.5), Sample(Arg(3, 4), Arg(4)), Sample(Arg(3, 4), Arg(3), dim=0),
-          Sample(Arg(3, 4), Arg(3, 4), dim=0),
-          Sample(Arg(2, 3, 4), Arg(3, 4)), Sample(Arg(4, dtype="int64"))]  # fmt: skip
+_AREAS = [
+    Sample(Arg(5)),
+    Sample(Arg(3, 4), dx=0.5),
+    Sample(Arg(3, 4), Arg(4)),
+    Sample(Arg(3, 4), Arg(3), dim=0),
+    Sample(Arg(3, 4), Arg(3, 4), dim=0),
+    Sample(Arg(2, 3, 4), Arg(3, 4)),
+    Sample(Arg(4, dtype="int64")),
+]
 declare("trapezoid", [*_AREAS, Sample(Arg(0, grad=False))], complex=True)
 declare("cumulative_trapezoid", [*_AREAS, Sample(Arg(0, grad=False))], complex=True)
 

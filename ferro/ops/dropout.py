@@ -40,16 +40,26 @@ def _check(name: str, input: Tensor, p: float) -> None:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1, but got {p}")
 
 
-def _apply(name: str, input: Tensor, p: float, training: bool, inplace: bool, generator: Any,
-           features: int | None = None, alpha: bool = False) -> Tensor:  # fmt: skip
+def _apply(
+    name: str,
+    input: Tensor,
+    p: float,
+    training: bool,
+    inplace: bool,
+    generator: Any,
+    features: int | None = None,
+    alpha: bool = False,
+) -> Tensor:
     """Dropout of elements, or (features: the number of leading dimensions) of whole features."""
     _check(name, input, p)
     x = input._data
     if not training or p == 0 or x.size == 0:
         return input
     if x.dtype not in INEXACT:
-        raise RuntimeError(f"{name}: result type Float can't be cast to the desired output type "
-                           f"{input.dtype}; expected a floating-point tensor")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: result type Float can't be cast to the desired output type "
+            f"{input.dtype}; expected a floating-point tensor"
+        )
     if p == 1:  # nothing is drawn
         return change(input, f"{name}_", lambda t: t * 0) if inplace else input * 0
     kept = _kept(x, features, p, generator)
@@ -130,20 +140,29 @@ def _features(input: Tensor, spatial: int, name: str, batched: bool = False) -> 
     """How many leading dimensions (batch and channel, or channel alone) number the features."""
     ndim = need_tensor(name, "input", input)._data.ndim
     if ndim not in (spatial + 1, spatial + 2):
-        note = (f"Note that {name} exists to provide channel-wise dropout on inputs with {spatial} spatial "
-                f"dimension{'s' * (spatial > 1)}, a channel dimension, and an optional batch dimension (i.e. "
-                f"{spatial + 1}D or {spatial + 2}D inputs).")  # fmt: skip
+        note = (
+            f"Note that {name} exists to provide channel-wise dropout on inputs with {spatial} spatial "
+            f"dimension{'s' * (spatial > 1)}, a channel dimension, and an optional batch dimension (i.e. "
+            f"{spatial + 1}D or {spatial + 2}D inputs)."
+        )
         if spatial == 1:
             raise RuntimeError(f"{name}: Expected 2D or 3D input, but received a {ndim}D input. {note}")
-        warnings.warn(f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an error in a future "
-                      "release. To retain the behavior and silence this warning, please use dropout instead. "
-                      f"{note}", UserWarning, stacklevel=3)  # fmt: skip
+        warnings.warn(
+            f"{name}: Received a {ndim}-D input to {name}, which is deprecated and will result in an error in a future "
+            "release. To retain the behavior and silence this warning, please use dropout instead. "
+            f"{note}",
+            UserWarning,
+            stacklevel=3,
+        )
     elif batched and ndim == spatial + 1:
-        warnings.warn(f"{name}: Received a {ndim}D input to {name} and assuming that channel-wise 1D dropout behavior is desired - "
-                      "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
-                      "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To "
-                      "maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
-                      UserWarning, stacklevel=3)  # fmt: skip
+        warnings.warn(
+            f"{name}: Received a {ndim}D input to {name} and assuming that channel-wise 1D dropout behavior is desired - "
+            "input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
+            "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To "
+            "maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
+            UserWarning,
+            stacklevel=3,
+        )
     return min(2 if ndim != spatial + 1 or batched else 1, ndim)
 
 

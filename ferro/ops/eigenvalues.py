@@ -78,8 +78,10 @@ def _hermitian(rng: Any, shape: tuple) -> Any:
 
 
 # Central differences would leave the space of the symmetric matrices, on which the gradients are defined.
-_SYMMETRIC = [Sample(Arg(*shape, make=_hermitian), smooth=False, twice=False)
-              for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))]  # fmt: skip
+_SYMMETRIC = [
+    Sample(Arg(*shape, make=_hermitian), smooth=False, twice=False)
+    for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))
+]
 
 EIGH = Op(
     "linalg.eigh", lambda xp, x, /, upper: xp.eigh_factors(x, upper), outputs=("L", "V"), x=_eigh_x, weight=1000.0
@@ -103,15 +105,29 @@ def _eigvalsh_x(xp: Any, g: Any, x: Any, V: Any, upper: bool) -> Any:
     return xp.matmul(v * g[..., None, :], adjoint(v))
 
 
-EIGVALSH = Op("linalg.eigvalsh", lambda xp, x, /, upper, keep: xp.eigvalsh_kept(x, upper, keep), aux=("V",), x=_eigvalsh_x,
-              weight=1000.0,
-              samples=[*_SYMMETRIC, Sample(Arg(3, 3, make=_hermitian), "U", smooth=False, twice=False)], complex=True)  # fmt: skip
+EIGVALSH = Op(
+    "linalg.eigvalsh",
+    lambda xp, x, /, upper, keep: xp.eigvalsh_kept(x, upper, keep),
+    aux=("V",),
+    x=_eigvalsh_x,
+    weight=1000.0,
+    samples=[*_SYMMETRIC, Sample(Arg(3, 3, make=_hermitian), "U", smooth=False, twice=False)],
+    complex=True,
+)
 
 
-singular("linalg.eigvalsh", "two equal eigenvalues", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
-         "first: the gradient for one choice of eigenvectors; second: these are no functions of the matrix")  # fmt: skip
-singular("linalg.eigh", "two equal eigenvalues", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
-         "the eigenvectors are not continuous there: no finite number would be right")  # fmt: skip
+singular(
+    "linalg.eigvalsh",
+    "two equal eigenvalues",
+    Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
+    "first: the gradient for one choice of eigenvectors; second: these are no functions of the matrix",
+)
+singular(
+    "linalg.eigh",
+    "two equal eigenvalues",
+    Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
+    "the eigenvectors are not continuous there: no finite number would be right",
+)
 
 
 # -- general matrices --------------------------------------------------------------------------------------------------
@@ -174,5 +190,9 @@ def _eigvals_x(xp: Any, g: Any, x: Any) -> Any:
 
 
 EIGVALS = Op("linalg.eigvals", lambda xp, x: xp.eigvals(x), x=_eigvals_x, weight=1000.0)
-declare("linalg.eigvals", [Sample(Arg(*shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))], complex=True,
-        reference=np.linalg.eigvals)  # fmt: skip
+declare(
+    "linalg.eigvals",
+    [Sample(Arg(*shape)) for shape in ((3, 3), (2, 2, 2), (1, 1), (0, 0), (0, 2, 2))],
+    complex=True,
+    reference=np.linalg.eigvals,
+)

@@ -33,21 +33,34 @@ def contract(x: Tensor, y: Tensor, x_labels: tuple, y_labels: tuple, out_labels:
     return apply(EINSUM, (x, y), (x_labels, y_labels, out_labels))
 
 
-EINSUM = Op("einsum", lambda xp, x, y, /, a, b, c: xp.contract(x, y, a, b, c), kind=MULTILINEAR, weight=20.0,
-            x=lambda xp, g, y, a, b, c: xp.contract(g, y.conj(), c, b, a),
-            y=lambda xp, g, x, a, b, c: xp.contract(x.conj(), g, a, c, b),
-            samples=[Sample("ij,jk->ik", Arg(2, 3), Arg(3, 2)), Sample("ij", Arg(2, 3)), Sample("ba", Arg(2, 3)),
-                     Sample("ii", Arg(3, 3)),
-                     Sample("bii->bi", Arg(2, 3, 3)), Sample("i,j->ij", Arg(2), Arg(3)),
-                     Sample("bij,bjk->bki", Arg(2, 2, 3), Arg(2, 3, 2)),
-                     Sample("...ij,jk->...ik", Arg(2, 2, 3), Arg(3, 2)),
-                     Sample("bn,anm,bm->ba", Arg(2, 3), Arg(2, 3, 4), Arg(2, 4)),
-                     Sample("ij,jk", Arg(2, 1), Arg(3, 2)), Sample("ij,kl->k", Arg(2, 3), Arg(2, 2)),
-                     Sample("i,i", Arg(3), Arg(3)),
-                     Sample("...,...", Arg(2, 1, 3), Arg(4, 1)), Sample("iij,jk->ik", Arg(2, 2, 3), Arg(3, 2)),
-                     Sample(",", Arg(), Arg()),
-                     Sample(Arg(2, 3), [0, 1], Arg(3, 2), [1, 2], [0, 2]), Sample("ij,jk->ik", Arg(0, 3), Arg(3, 2))],
-            complex=True)  # fmt: skip
+EINSUM = Op(
+    "einsum",
+    lambda xp, x, y, /, a, b, c: xp.contract(x, y, a, b, c),
+    kind=MULTILINEAR,
+    weight=20.0,
+    x=lambda xp, g, y, a, b, c: xp.contract(g, y.conj(), c, b, a),
+    y=lambda xp, g, x, a, b, c: xp.contract(x.conj(), g, a, c, b),
+    samples=[
+        Sample("ij,jk->ik", Arg(2, 3), Arg(3, 2)),
+        Sample("ij", Arg(2, 3)),
+        Sample("ba", Arg(2, 3)),
+        Sample("ii", Arg(3, 3)),
+        Sample("bii->bi", Arg(2, 3, 3)),
+        Sample("i,j->ij", Arg(2), Arg(3)),
+        Sample("bij,bjk->bki", Arg(2, 2, 3), Arg(2, 3, 2)),
+        Sample("...ij,jk->...ik", Arg(2, 2, 3), Arg(3, 2)),
+        Sample("bn,anm,bm->ba", Arg(2, 3), Arg(2, 3, 4), Arg(2, 4)),
+        Sample("ij,jk", Arg(2, 1), Arg(3, 2)),
+        Sample("ij,kl->k", Arg(2, 3), Arg(2, 2)),
+        Sample("i,i", Arg(3), Arg(3)),
+        Sample("...,...", Arg(2, 1, 3), Arg(4, 1)),
+        Sample("iij,jk->ik", Arg(2, 2, 3), Arg(3, 2)),
+        Sample(",", Arg(), Arg()),
+        Sample(Arg(2, 3), [0, 1], Arg(3, 2), [1, 2], [0, 2]),
+        Sample("ij,jk->ik", Arg(0, 3), Arg(3, 2)),
+    ],
+    complex=True,
+)
 
 
 # -- einsum ------------------------------------------------------------------------------------------------------------
@@ -361,9 +374,18 @@ def _dot(a: Any, b: Any, first: list, second: list, out: Any) -> Any:
     return answer if out is None else into("tensordot", out, answer)
 
 
-declare("tensordot", [Sample(Arg(2, 3, 4), Arg(3, 4, 2)), Sample(Arg(2, 3), Arg(3, 2), 1), Sample(Arg(2, 3), Arg(2), 0),
-                      Sample(Arg(2, 3, 4), Arg(4, 2, 5), ([0, -1], [1, 0])), Sample(Arg(2, 1), Arg(3, 2), ([1], [0])),
-                      Sample(Arg(2, 0), Arg(0, 2), 1)], complex=True)  # fmt: skip
+declare(
+    "tensordot",
+    [
+        Sample(Arg(2, 3, 4), Arg(3, 4, 2)),
+        Sample(Arg(2, 3), Arg(3, 2), 1),
+        Sample(Arg(2, 3), Arg(2), 0),
+        Sample(Arg(2, 3, 4), Arg(4, 2, 5), ([0, -1], [1, 0])),
+        Sample(Arg(2, 1), Arg(3, 2), ([1], [0])),
+        Sample(Arg(2, 0), Arg(0, 2), 1),
+    ],
+    complex=True,
+)
 
 
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -380,9 +402,11 @@ def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return _dot(input, other, [input._data.ndim - 1], [other._data.ndim - 1], out)
 
 
-declare("inner", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(4, 2, 3)), Sample(Arg(), Arg(2, 3)),
-                  Sample(Arg(0), Arg(2, 0))],
-        complex=True)  # fmt: skip
+declare(
+    "inner",
+    [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(4, 2, 3)), Sample(Arg(), Arg(2, 3)), Sample(Arg(0), Arg(2, 0))],
+    complex=True,
+)
 
 
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -396,9 +420,11 @@ def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("kron", out, result)
 
 
-declare("kron", [Sample(Arg(2, 3), Arg(2, 2)), Sample(Arg(3), Arg(2, 2)), Sample(Arg(), Arg(2)),
-                 Sample(Arg(0, 2), Arg(2, 2))],
-        complex=True)  # fmt: skip
+declare(
+    "kron",
+    [Sample(Arg(2, 3), Arg(2, 2)), Sample(Arg(3), Arg(2, 2)), Sample(Arg(), Arg(2)), Sample(Arg(0, 2), Arg(2, 2))],
+    complex=True,
+)
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -445,10 +471,15 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     return result if bias is None else result + bias
 
 
-declare("nn.functional.bilinear", [Sample(Arg(4, 2), Arg(4, 3), Arg(2, 2, 3), Arg(2)),
-                                   Sample(Arg(2, 2, 2), Arg(2, 2, 3), Arg(2, 2, 3)),
-                                   Sample(Arg(2), Arg(3), Arg(2, 2, 3), Arg(2)),
-                                   Sample(Arg(0, 2), Arg(0, 3), Arg(2, 2, 3))])  # fmt: skip
+declare(
+    "nn.functional.bilinear",
+    [
+        Sample(Arg(4, 2), Arg(4, 3), Arg(2, 2, 3), Arg(2)),
+        Sample(Arg(2, 2, 2), Arg(2, 2, 3), Arg(2, 2, 3)),
+        Sample(Arg(2), Arg(3), Arg(2, 2, 3), Arg(2)),
+        Sample(Arg(0, 2), Arg(0, 3), Arg(2, 2, 3)),
+    ],
+)
 
 
 class EinsumMethods:

@@ -30,13 +30,22 @@ _INT64 = np.dtype(np.int64)
 def _indices(name: str, input: Tensor) -> Any:
     indices = need_tensor(name, "input", input)._data
     if indices.dtype is not _INT64 and indices.dtype not in (np.int64, np.int32):
-        raise RuntimeError(f"{name}: Expected tensor for argument #1 'indices' to have one of the "
-                           f"following scalar types: Long, Int; but got {input.dtype} (use .long())")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected tensor for argument #1 'indices' to have one of the "
+            f"following scalar types: Long, Int; but got {input.dtype} (use .long())"
+        )
     return indices
 
 
-def embedding(input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
-              norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False) -> Tensor:  # fmt: skip
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
     """The rows of a table: weight[input]. The derivative adds each row's cotangent to its row of the table.
 
     - `input` (Tensor): indices of rows, int64 or int32, any shape (...)
@@ -85,20 +94,32 @@ def _padding(name: str, padding_idx: int | None, rows: int) -> int | None:
 
 _ids: Any = {"dtype": "int64", "low": 0, "high": 5}
 EMBEDDING = Op(
-    "embedding", lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices), kind=MULTILINEAR,
-    table=lambda xp, g, indices, table_shape, padding, by_frequency:
-        xp.add_rows(g, indices, table_shape[0], padding, by_frequency),
-)  # fmt: skip
+    "embedding",
+    lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices),
+    kind=MULTILINEAR,
+    table=lambda xp, g, indices, table_shape, padding, by_frequency: xp.add_rows(
+        g, indices, table_shape[0], padding, by_frequency
+    ),
+)
 # The gradient stays the rows that it consists of.  A recorded backward gets it dense.
 SPARSE_EMBEDDING = Op(
-    "sparse_embedding", lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices), kind=MULTILINEAR,
-    table=lambda xp, g, indices, table_shape, padding, by_frequency:
-        xp.table_rows(g, indices, table_shape[0], padding, by_frequency),
-)  # fmt: skip
+    "sparse_embedding",
+    lambda xp, table, indices, /, padding, by_frequency: xp.take_rows(table, indices),
+    kind=MULTILINEAR,
+    table=lambda xp, g, indices, table_shape, padding, by_frequency: xp.table_rows(
+        g, indices, table_shape[0], padding, by_frequency
+    ),
+)
 SPARSE_EMBEDDING.backward_name = EMBEDDING.backward_name
-declare("nn.functional.embedding",
-        [Sample(Arg(2, 3, **_ids), Arg(5, 4)), Sample(Arg(**_ids), Arg(5, 2)), Sample(Arg(0, **_ids), Arg(5, 2)),
-         Sample(Arg(values=[1, 0, 1, 4], dtype="int64"), Arg(5, 3))])  # fmt: skip
+declare(
+    "nn.functional.embedding",
+    [
+        Sample(Arg(2, 3, **_ids), Arg(5, 4)),
+        Sample(Arg(**_ids), Arg(5, 2)),
+        Sample(Arg(0, **_ids), Arg(5, 2)),
+        Sample(Arg(values=[1, 0, 1, 4], dtype="int64"), Arg(5, 3)),
+    ],
+)
 
 
 def take_rows(table: Tensor, indices: Tensor) -> Tensor:
@@ -124,10 +145,13 @@ def row_scale(indices: Tensor, padding: int | None, by_frequency: bool, like: Te
 
 
 ADD_ROWS = Op(
-    "embedding_backward", kind=MULTILINEAR, g=_add_rows_g,
-    forward=lambda xp, g, indices, /, count, padding, by_frequency:
-        xp.add_rows(g, indices, count, padding, by_frequency),
-)  # fmt: skip
+    "embedding_backward",
+    kind=MULTILINEAR,
+    g=_add_rows_g,
+    forward=lambda xp, g, indices, /, count, padding, by_frequency: xp.add_rows(
+        g, indices, count, padding, by_frequency
+    ),
+)
 
 
 def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float = 2.0) -> Tensor:
@@ -158,10 +182,19 @@ def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_typ
 
 
 @by_slices
-def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, max_norm: float | None = None,
-                  norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean", sparse: bool = False,
-                  per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
-                  padding_idx: int | None = None) -> Tensor:  # fmt: skip
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
     """The sum, mean or maximum of the rows of a table in each bag of indices.
 
     - `input` (Tensor): indices, (bags, n), or (n) with `offsets`
@@ -202,12 +235,16 @@ def embedding_bag(input: Tensor, weight: Tensor, offsets: Tensor | None = None, 
         raise ValueError(f"{name}: max mode does not support scale_grad_by_freq and sparse")
     if per_sample_weights is not None:
         if per_sample_weights._data.shape != input._data.shape:
-            raise ValueError(f"{name}: If per_sample_weights ({list(per_sample_weights._data.shape)}) "
-                             "is not None, then it must have the same shape as the input "
-                             f"({list(input._data.shape)})")  # fmt: skip
+            raise ValueError(
+                f"{name}: If per_sample_weights ({list(per_sample_weights._data.shape)}) "
+                "is not None, then it must have the same shape as the input "
+                f"({list(input._data.shape)})"
+            )
         if mode != "sum":
-            raise NotImplementedError(f"{name}: per_sample_weights was not None. per_sample_weights is "
-                                      f"only supported for mode='sum' (got mode={mode!r}).")  # fmt: skip
+            raise NotImplementedError(
+                f"{name}: per_sample_weights was not None. per_sample_weights is "
+                f"only supported for mode='sum' (got mode={mode!r})."
+            )
         if per_sample_weights._data.dtype != weight._data.dtype:
             raise RuntimeError(
                 f"{name}: Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
@@ -250,9 +287,11 @@ def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) 
     indices = _indices(name, input)
     if indices.ndim == 2:
         if offsets is not None:
-            raise ValueError(f"{name}: if input is 2D, then offsets has to be None, as input is "
-                             "treated is a mini-batch of fixed length sequences. However, found "
-                             f"offsets of type {type(offsets)}")  # fmt: skip
+            raise ValueError(
+                f"{name}: if input is 2D, then offsets has to be None, as input is "
+                "treated is a mini-batch of fixed length sequences. However, found "
+                f"offsets of type {type(offsets)}"
+            )
         return indices.reshape(-1), np.repeat(np.arange(indices.shape[0]), indices.shape[1]), indices.shape[0]
     if indices.ndim != 1:
         raise ValueError(f"{name}: input has to be 1D or 2D Tensor, but got Tensor of dimension {indices.ndim}")
@@ -262,11 +301,15 @@ def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) 
         )
     starts = offsets._data
     if starts.size and starts[0] != 0:
-        raise RuntimeError(f"{name}: offsets[0] has to be 0, i.e., the first sequence in the "
-                           f"mini-batch has to start from position 0. However, got {starts[0]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: offsets[0] has to be 0, i.e., the first sequence in the "
+            f"mini-batch has to start from position 0. However, got {starts[0]}"
+        )
     if starts.size and starts[-1] > indices.size:
-        raise RuntimeError(f"{name}: offsets[-1] can not be greater than input's length {indices.size} "
-                           f"but got offsets[-1] of {starts[-1]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: offsets[-1] can not be greater than input's length {indices.size} "
+            f"but got offsets[-1] of {starts[-1]}"
+        )
     if include_last:
         if not starts.size:
             raise RuntimeError(f"{name}: include_last_offset: number of offsets should be at least 1")
@@ -291,11 +334,16 @@ def _bag_max(rows: Tensor, bags: Any, count: int) -> Tensor:
 
 
 _offsets: Any = {"values": [0, 2, 2, 5], "dtype": "int64"}
-declare("nn.functional.embedding_bag", [
-    Sample(Arg(2, 3, **_ids), Arg(5, 4)), Sample(Arg(6, **_ids), Arg(5, 4), Arg(**_offsets), mode="sum"),
-    Sample(Arg(6, **_ids), Arg(5, 4, low=-9, high=9), Arg(**_offsets), mode="max"),
-    Sample(Arg(6, **_ids), Arg(5, 4), Arg(**_offsets), mode="sum", per_sample_weights=Arg(6), padding_idx=1),
-    Sample(Arg(6, **_ids), Arg(5, 4), Arg(values=[0, 2, 2, 6], dtype="int64"), include_last_offset=True)])  # fmt: skip
+declare(
+    "nn.functional.embedding_bag",
+    [
+        Sample(Arg(2, 3, **_ids), Arg(5, 4)),
+        Sample(Arg(6, **_ids), Arg(5, 4), Arg(**_offsets), mode="sum"),
+        Sample(Arg(6, **_ids), Arg(5, 4, low=-9, high=9), Arg(**_offsets), mode="max"),
+        Sample(Arg(6, **_ids), Arg(5, 4), Arg(**_offsets), mode="sum", per_sample_weights=Arg(6), padding_idx=1),
+        Sample(Arg(6, **_ids), Arg(5, 4), Arg(values=[0, 2, 2, 6], dtype="int64"), include_last_offset=True),
+    ],
+)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:

@@ -79,8 +79,10 @@ def _class_shapes(name: str, input: Tensor, target: Tensor, weight: Tensor | Non
             f"{name}: expected scalar type {type_name(input.dtype)} but found {type_name(weight.dtype)} in the weight"
         )
     if weight is not None and weight._data.shape != (classes := want[min(1, len(want) - 1)],):
-        raise RuntimeError(f"{name}: weight tensor should be defined either for all {classes} classes "
-                           f"or no classes but got weight tensor of shape: {list(weight._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: weight tensor should be defined either for all {classes} classes "
+            f"or no classes but got weight tensor of shape: {list(weight._data.shape)}"
+        )
 
 
 def _refuse_shape(name: str, have: tuple, want: tuple) -> None:
@@ -88,21 +90,34 @@ def _refuse_shape(name: str, have: tuple, want: tuple) -> None:
     if len(want) == 1 and have == (1,):
         return  # one sample without a batch dimension: PyTorch takes a target of one element too
     if len(want) > 1 and have and have[0] != want[0]:
-        raise ValueError(f"{name}: Expected input batch_size ({want[0]}) to match target "
-                         f"batch_size ({have[0]}): input has shape {list(want)}, target has shape "
-                         f"{list(have)}")  # fmt: skip
+        raise ValueError(
+            f"{name}: Expected input batch_size ({want[0]}) to match target "
+            f"batch_size ({have[0]}): input has shape {list(want)}, target has shape "
+            f"{list(have)}"
+        )
     if len(want) in (1, 2) and len(have) > 1:
-        raise RuntimeError(f"{name}: 0D or 1D target tensor expected, multi-target not supported, got a target of shape "
-                           f"{list(have)} for input of shape {list(want)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: 0D or 1D target tensor expected, multi-target not supported, got a target of shape "
+            f"{list(have)} for input of shape {list(want)}"
+        )
     expected = [*want[:1], *want[2:]]
-    raise RuntimeError(f"{name}: Expected target size {expected}, got {list(have)}: size mismatch (got input: {list(want)} , target: "
-                       f"{list(have)}); class indices for an input of shape (N, C, ...) have "
-                       "shape (N, ...), here "
-                       f"{list(want[:1] + want[2:] if len(want) > 1 else ())}")  # fmt: skip
+    raise RuntimeError(
+        f"{name}: Expected target size {expected}, got {list(have)}: size mismatch (got input: {list(want)} , target: "
+        f"{list(have)}); class indices for an input of shape (N, C, ...) have "
+        "shape (N, ...), here "
+        f"{list(want[:1] + want[2:] if len(want) > 1 else ())}"
+    )
 
 
-def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-             ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """-w[t] x[t] for log-probabilities x and class indices t; linear in x.
 
     - `input` (Tensor): x, mostly from `log_softmax`, (N, C), (N, C, d1, ...) or (C)
@@ -135,19 +150,24 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
 
 _labels: Any = {"dtype": "int64", "low": 0, "high": 4}
 NLL_PICK = Op(
-    "nll_loss", forward=lambda xp, x, target, w, /, ignore_index, reduction:
-        xp.nll_pick(x, target, w, ignore_index, reduction),
-    x=lambda xp, g, target, w, x_shape, ignore_index, reduction:
-        xp.nll_spread(g, target, w, x_shape, ignore_index, reduction),
-    kind=MULTILINEAR, path="nn.functional.nll_loss",
-    samples=[Sample(Arg(5, 4), Arg(5, **_labels)),
-             Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
-             Sample(Arg(4), Arg(**_labels)), Sample(Arg(4), Arg(**_labels), reduction="none"),
-             Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
-             Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1,
-                    reduction="none"), Sample(Arg(5, 4), Arg(values=[0, -100, 3, -100, 1], dtype="int64")),
-             Sample(Arg(0, 4), Arg(0, **_labels), reduction="sum")],
-)  # fmt: skip
+    "nll_loss",
+    forward=lambda xp, x, target, w, /, ignore_index, reduction: xp.nll_pick(x, target, w, ignore_index, reduction),
+    x=lambda xp, g, target, w, x_shape, ignore_index, reduction: xp.nll_spread(
+        g, target, w, x_shape, ignore_index, reduction
+    ),
+    kind=MULTILINEAR,
+    path="nn.functional.nll_loss",
+    samples=[
+        Sample(Arg(5, 4), Arg(5, **_labels)),
+        Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
+        Sample(Arg(4), Arg(**_labels)),
+        Sample(Arg(4), Arg(**_labels), reduction="none"),
+        Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
+        Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1, reduction="none"),
+        Sample(Arg(5, 4), Arg(values=[0, -100, 3, -100, 1], dtype="int64")),
+        Sample(Arg(0, 4), Arg(0, **_labels), reduction="sum"),
+    ],
+)
 
 
 def nll_spread(g: Tensor, target: Tensor, w: Tensor | None, shape: tuple, ignore_index: int, reduction: str) -> Tensor:
@@ -156,10 +176,13 @@ def nll_spread(g: Tensor, target: Tensor, w: Tensor | None, shape: tuple, ignore
 
 
 NLL_SPREAD = Op(
-    "nll_loss_backward", kind=MULTILINEAR, forward=lambda xp, g, target, w, /, shape, ignore_index, reduction:
-        xp.nll_spread(g, target, w, shape, ignore_index, reduction),
+    "nll_loss_backward",
+    kind=MULTILINEAR,
+    forward=lambda xp, g, target, w, /, shape, ignore_index, reduction: xp.nll_spread(
+        g, target, w, shape, ignore_index, reduction
+    ),
     g=lambda xp, g, target, w, ignore_index, reduction: xp.nll_pick(g, target, w, ignore_index, reduction),
-)  # fmt: skip
+)
 
 
 def nll_pick(x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, reduction: str) -> Tensor:
@@ -167,9 +190,16 @@ def nll_pick(x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, red
     return apply(NLL_PICK, (x, target, w), (ignore_index, reduction))
 
 
-def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: bool | None = None,
-                  ignore_index: int = -100, reduce: bool | None = None, reduction: str = "mean",
-                  label_smoothing: float = 0.0) -> Tensor:  # fmt: skip
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """-Σ q log softmax(x) over the classes, for logits x.
 
     - `input` (Tensor): x, (N, C), (N, C, d1, ...), or (C) for one sample
@@ -215,18 +245,22 @@ def _soft_cross_entropy(
     """cross_entropy with a target of probabilities."""
     floating("cross_entropy", input, weight)
     if target._data.dtype not in dtypes.INEXACT:
-        raise RuntimeError("cross_entropy: Expected floating point type for target with class "
-                           f"probabilities, got {target.dtype}: a target of the input's shape "
-                           f"{list(input._data.shape)} holds probabilities; class indices have one "
-                           "dimension less")  # fmt: skip
+        raise RuntimeError(
+            "cross_entropy: Expected floating point type for target with class "
+            f"probabilities, got {target.dtype}: a target of the input's shape "
+            f"{list(input._data.shape)} holds probabilities; class indices have one "
+            "dimension less"
+        )
     if ignore_index >= 0:
         raise RuntimeError("cross_entropy: ignore_index is not supported for floating point target")
     dim = min(1, input._data.ndim - 1)
     classes = input._data.shape[dim] if input._data.ndim else 1
     if weight is not None and weight._data.shape != (classes,):
-        raise RuntimeError(f"cross_entropy: weight tensor should be defined either for all {classes} "
-                           "classes or no classes but got weight tensor of shape: "
-                           f"{list(weight._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"cross_entropy: weight tensor should be defined either for all {classes} "
+            "classes or no classes but got weight tensor of shape: "
+            f"{list(weight._data.shape)}"
+        )
     if smoothing:
         target = target * (1 - smoothing) + smoothing / max(classes, 1)
     products = log_softmax(input, dim) * target
@@ -238,29 +272,43 @@ def _soft_cross_entropy(
 
 
 CROSS_ENTROPY = Op(
-    "cross_entropy", aux=("kept",), weight=4.0, path="nn.functional.cross_entropy",
-    forward=lambda xp, x, target, w, /, ignore_index, reduction, smoothing:
-        xp.cross_entropy(x, target, w, ignore_index, reduction, smoothing),
-    x=lambda xp, g, x, target, w, ignore_index, reduction, smoothing, kept:
-        xp.cross_entropy_vjp(g, x, target, w, ignore_index, reduction, smoothing, kept),
-    samples=[Sample(Arg(5, 4), Arg(5, **_labels)),
-             Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
-             Sample(Arg(4), Arg(**_labels)),
-             Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
-             Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1,
-                    reduction="none"),
-             Sample(Arg(5, 4), Arg(values=[0, -100, 3, -100, 1], dtype="int64"), label_smoothing=0.2),
-             Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False), label_smoothing=0.2),
-             Sample(Arg(3, 4, low=90, high=100), Arg(3, **_labels)),
-             Sample(Arg(0, 4), Arg(0, **_labels), reduction="sum"),
-             Sample(Arg(5, 4), Arg(5, 4, low=0.1)),
-             Sample(Arg(2, 4, 3), Arg(2, 4, 3, low=0.1), Arg(4, low=0.1, grad=False), reduction="none"),
-             Sample(Arg(4), Arg(4, low=0.1), label_smoothing=0.1, reduction="sum")],
-)  # fmt: skip
+    "cross_entropy",
+    aux=("kept",),
+    weight=4.0,
+    path="nn.functional.cross_entropy",
+    forward=lambda xp, x, target, w, /, ignore_index, reduction, smoothing: xp.cross_entropy(
+        x, target, w, ignore_index, reduction, smoothing
+    ),
+    x=lambda xp, g, x, target, w, ignore_index, reduction, smoothing, kept: xp.cross_entropy_vjp(
+        g, x, target, w, ignore_index, reduction, smoothing, kept
+    ),
+    samples=[
+        Sample(Arg(5, 4), Arg(5, **_labels)),
+        Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False)),
+        Sample(Arg(4), Arg(**_labels)),
+        Sample(Arg(2, 4, 3, 2), Arg(2, 3, 2, **_labels), reduction="sum"),
+        Sample(Arg(2, 4, 3), Arg(2, 3, **_labels), Arg(4, low=0.1, grad=False), ignore_index=1, reduction="none"),
+        Sample(Arg(5, 4), Arg(values=[0, -100, 3, -100, 1], dtype="int64"), label_smoothing=0.2),
+        Sample(Arg(5, 4), Arg(5, **_labels), Arg(4, low=0.1, grad=False), label_smoothing=0.2),
+        Sample(Arg(3, 4, low=90, high=100), Arg(3, **_labels)),
+        Sample(Arg(0, 4), Arg(0, **_labels), reduction="sum"),
+        Sample(Arg(5, 4), Arg(5, 4, low=0.1)),
+        Sample(Arg(2, 4, 3), Arg(2, 4, 3, low=0.1), Arg(4, low=0.1, grad=False), reduction="none"),
+        Sample(Arg(4), Arg(4, low=0.1), label_smoothing=0.1, reduction="sum"),
+    ],
+)
 
 
-def cross_entropy_vjp(g: Tensor, x: Tensor, target: Tensor, w: Tensor | None, ignore_index: int, reduction: str,
-                      smoothing: float, kept: Any) -> Tensor:  # fmt: skip
+def cross_entropy_vjp(
+    g: Tensor,
+    x: Tensor,
+    target: Tensor,
+    w: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    smoothing: float,
+    kept: Any,
+) -> Tensor:
     """The backward of cross_entropy by the logits, on Tensors (`kept` is not used: it has no history)."""
     weight = None if w is None else w._data
     share = backend.xp_beside(target._data, (x, w)).cross_entropy_share(
@@ -274,8 +322,14 @@ def cross_entropy_vjp(g: Tensor, x: Tensor, target: Tensor, w: Tensor | None, ig
 
 
 @in_full_precision
-def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-           reduction: str = "mean", log_target: bool = False) -> Tensor:  # fmt: skip
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
     """y (log y - x) for log-probabilities x and probabilities y; 0 where y = 0.
 
     - `input` (Tensor): x, mostly from `log_softmax`, any shape
@@ -302,9 +356,12 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     ):  # torch.kl_div(input, target, reduction)
         reduction, size_average = size_average, None
     if reduction == "mean" and size_average is None and reduce is None:
-        warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size. "
-                      "'batchmean' divides only by the batch size, and aligns with the KL math definition.",
-                      UserWarning, stacklevel=2)  # fmt: skip
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size. "
+            "'batchmean' divides only by the batch size, and aligns with the KL math definition.",
+            UserWarning,
+            stacklevel=2,
+        )
     reduction = reduction_of("kl_div", "sum" if batch else reduction, size_average, reduce)
     need_tensor("kl_div", "input", input)
     no_broadcast("kl_div", input, need_tensor("kl_div", "target", target))
@@ -318,9 +375,13 @@ def kl_div(input: Tensor, target: Tensor, size_average: bool | None = None, redu
     return reduced(loss, reduction)
 
 
-declare("nn.functional.kl_div",
-        [Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="sum"),
-         Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="none"),
-         Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="batchmean"),
-         Sample(Arg(3, 4), Arg(3, 4), reduction="batchmean", log_target=True),
-         Sample(Arg(3), Arg(values=[0.0, 0.5, 1.0], grad=False), reduction="none")])  # fmt: skip
+declare(
+    "nn.functional.kl_div",
+    [
+        Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="sum"),
+        Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="none"),
+        Sample(Arg(3, 4), Arg(3, 4, low=0.1), reduction="batchmean"),
+        Sample(Arg(3, 4), Arg(3, 4), reduction="batchmean", log_target=True),
+        Sample(Arg(3), Arg(values=[0.0, 0.5, 1.0], grad=False), reduction="none"),
+    ],
+)

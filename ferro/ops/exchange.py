@@ -42,8 +42,10 @@ def from_numpy(ndarray: Any) -> Tensor:
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     array = dtypes.own(ndarray)
     if any(s % array.itemsize for s in array.strides):
-        raise ValueError("from_numpy: given numpy array strides not a multiple of the element byte size. Copy the numpy array to "
-                         f"reallocate the memory: the strides are {array.strides} bytes, an element has {array.itemsize}")  # fmt: skip
+        raise ValueError(
+            "from_numpy: given numpy array strides not a multiple of the element byte size. Copy the numpy array to "
+            f"reallocate the memory: the strides are {array.strides} bytes, an element has {array.itemsize}"
+        )
     if not ndarray.flags.writeable:
         warn_once(READ_ONLY.format("NumPy array", "array"))
     return wrap(view(array, plain))
@@ -86,8 +88,10 @@ def asarray(
         return finish("asarray", view(to_array("asarray", obj, dtype), plain), requires_grad)
     d = given._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     if d is not given._data.dtype and copy is False:
-        raise ValueError(f"asarray: can't alias tensor with dtype '{type_name(given.dtype)}' into dtype "
-                         f"'{type_name(dtypes.FROM_NUMPY[d])}': a copy is needed, but copy=False")  # fmt: skip
+        raise ValueError(
+            f"asarray: can't alias tensor with dtype '{type_name(given.dtype)}' into dtype "
+            f"'{type_name(dtypes.FROM_NUMPY[d])}': a copy is needed, but copy=False"
+        )
     if given is obj and not copy and d is given._data.dtype and (history(given) is not None) == requires_grad:
         return given
     given = given.to(dtypes.FROM_NUMPY[d], copy=bool(copy))
@@ -143,11 +147,15 @@ def frombuffer(
             f"frombuffer: offset ({offset} bytes) must be non-negative and no greater than buffer length ({length} bytes) minus 1"
         )
     if count < 0 and (length - offset) % d.itemsize:
-        raise ValueError(f"frombuffer: buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element "
-                         f"size ({d.itemsize})")  # fmt: skip
+        raise ValueError(
+            f"frombuffer: buffer length ({length - offset} bytes) after offset ({offset} bytes) must be a multiple of element "
+            f"size ({d.itemsize})"
+        )
     if count > 0 and offset + count * d.itemsize > length:
-        raise ValueError(f"frombuffer: requested buffer length ({count} * {d.itemsize} bytes) after offset ({offset} bytes) must not be "
-                         f"greater than actual buffer length ({length} bytes)")  # fmt: skip
+        raise ValueError(
+            f"frombuffer: requested buffer length ({count} * {d.itemsize} bytes) after offset ({offset} bytes) must not be "
+            f"greater than actual buffer length ({length} bytes)"
+        )
     if memory.readonly:
         warn_once(READ_ONLY.format("buffer", "buffer"))
     return finish("frombuffer", np.frombuffer(buffer, d, count, offset), requires_grad)
@@ -169,6 +177,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     _device.check(device)
     name = capsules.name(ext_tensor)
     if name not in capsules.NAMES if name is not None else not hasattr(ext_tensor, "__dlpack__"):
-        raise RuntimeError("from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might "
-                           f"have already constructed a tensor from it once. Given: {type(ext_tensor).__name__}")  # fmt: skip
+        raise RuntimeError(
+            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might "
+            f"have already constructed a tensor from it once. Given: {type(ext_tensor).__name__}"
+        )
     return wrap(dtypes.own(capsules.taken(ext_tensor, copy)))

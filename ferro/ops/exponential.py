@@ -14,9 +14,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.primitives import CAST
-from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.core.samples import binary as pairs
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, binary_samples, declare, singular, unary_samples
 from ferro.ops.arithmetic import some_tensor
 
 if TYPE_CHECKING:
@@ -36,8 +34,16 @@ def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("exp", out, result, input)
 
 
-EXP = Op("exp", lambda xp, x: xp.exp(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * out.conj(), weight=2.0,
-         samples=points(), complex=True)  # fmt: skip
+EXP = Op(
+    "exp",
+    lambda xp, x: xp.exp(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: g * out.conj(),
+    weight=2.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -46,8 +52,16 @@ def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("exp2", out, result, input)
 
 
-EXP2 = Op("exp2", lambda xp, x: xp.exp2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g * out.conj() * LN2,
-          weight=2.0, samples=points(), complex=True)  # fmt: skip
+EXP2 = Op(
+    "exp2",
+    lambda xp, x: xp.exp2(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: g * out.conj() * LN2,
+    weight=2.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -56,9 +70,16 @@ def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("expm1", out, result, input)
 
 
-EXPM1 = Op("expm1", lambda xp, x: xp.expm1(x), floats=True, kind=ELEMENTWISE,
-           x=lambda xp, g, out: g * (out + 1).conj(), weight=2.0, samples=points(-2, 2, 0.0, 1e-6),
-           complex=True)  # fmt: skip
+EXPM1 = Op(
+    "expm1",
+    lambda xp, x: xp.expm1(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: g * (out + 1).conj(),
+    weight=2.0,
+    samples=unary_samples(-2, 2, 0.0, 1e-6),
+    complex=True,
+)
 
 
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -67,8 +88,16 @@ def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("log", out, result, input)
 
 
-LOG = Op("log", lambda xp, x: xp.log(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / x.conj(), weight=2.0,
-         samples=points(0.2, 3.0, 0.0, -1.0, INF, smooth=False), complex=True)  # fmt: skip
+LOG = Op(
+    "log",
+    lambda xp, x: xp.log(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g / x.conj(),
+    weight=2.0,
+    samples=unary_samples(0.2, 3.0, 0.0, -1.0, INF, smooth=False),
+    complex=True,
+)
 
 
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -77,8 +106,16 @@ def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("log2", out, result, input)
 
 
-LOG2 = Op("log2", lambda xp, x: xp.log2(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x.conj() * LN2),
-          weight=2.0, samples=points(0.2, 3.0, 0.0, -1.0, smooth=False), complex=True)  # fmt: skip
+LOG2 = Op(
+    "log2",
+    lambda xp, x: xp.log2(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g / (x.conj() * LN2),
+    weight=2.0,
+    samples=unary_samples(0.2, 3.0, 0.0, -1.0, smooth=False),
+    complex=True,
+)
 
 
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -87,9 +124,16 @@ def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("log10", out, result, input)
 
 
-LOG10 = Op("log10", lambda xp, x: xp.log10(x), floats=True, kind=ELEMENTWISE,
-           x=lambda xp, g, x: g / (x.conj() * LN10), weight=2.0, samples=points(0.2, 3.0, 0.0, -1.0, smooth=False),
-           complex=True)  # fmt: skip
+LOG10 = Op(
+    "log10",
+    lambda xp, x: xp.log10(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g / (x.conj() * LN10),
+    weight=2.0,
+    samples=unary_samples(0.2, 3.0, 0.0, -1.0, smooth=False),
+    complex=True,
+)
 
 
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -101,8 +145,16 @@ def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("log1p", out, result, input)
 
 
-LOG1P = Op("log1p", lambda xp, x: xp.log1p(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x + 1).conj(),
-           weight=2.0, samples=points(-0.8, 3.0, 0.0, 1e-8, -1.0, -2.0, smooth=False), complex=True)  # fmt: skip
+LOG1P = Op(
+    "log1p",
+    lambda xp, x: xp.log1p(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g / (x + 1).conj(),
+    weight=2.0,
+    samples=unary_samples(-0.8, 3.0, 0.0, 1e-8, -1.0, -2.0, smooth=False),
+    complex=True,
+)
 
 
 def log1p_complex(x: Any) -> Any:
@@ -121,8 +173,15 @@ def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sqrt", out, result, input)
 
 
-SQRT = Op("sqrt", lambda xp, x: xp.sqrt(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, out: g / (out + out).conj(),
-          samples=points(0.1, 3.0, 0.0, -1.0, INF, smooth=False), complex=True)  # fmt: skip
+SQRT = Op(
+    "sqrt",
+    lambda xp, x: xp.sqrt(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: g / (out + out).conj(),
+    samples=unary_samples(0.1, 3.0, 0.0, -1.0, INF, smooth=False),
+    complex=True,
+)
 singular("sqrt", "0", Sample(Arg(values=[0.0])), "the limit from the right: the slope is infinite")
 
 
@@ -132,9 +191,15 @@ def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("rsqrt", out, result, input)
 
 
-RSQRT = Op("rsqrt", lambda xp, x: xp.rsqrt(x), floats=True, kind=ELEMENTWISE,
-           x=lambda xp, g, out: g * (out * out * out).conj() * -0.5,
-           samples=points(0.3, 3.0, 0.0, -1.0, INF, smooth=False), complex=True)  # fmt: skip
+RSQRT = Op(
+    "rsqrt",
+    lambda xp, x: xp.rsqrt(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: g * (out * out * out).conj() * -0.5,
+    samples=unary_samples(0.3, 3.0, 0.0, -1.0, INF, smooth=False),
+    complex=True,
+)
 
 
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -150,9 +215,16 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sigmoid", out, result, input)
 
 
-SIGMOID = Op("sigmoid", lambda xp, x: xp.sigmoid(x), floats=True, kind=ELEMENTWISE,
-             x=lambda xp, g, out: xp.sigmoid_vjp(g, out), weight=3.0, samples=points(-4, 4, -100.0, 0.0, 100.0),
-             complex=True)  # fmt: skip
+SIGMOID = Op(
+    "sigmoid",
+    lambda xp, x: xp.sigmoid(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: xp.sigmoid_vjp(g, out),
+    weight=3.0,
+    samples=unary_samples(-4, 4, -100.0, 0.0, 100.0),
+    complex=True,
+)
 
 
 def sigmoid_vjp(g: Tensor, out: Tensor) -> Tensor:
@@ -179,10 +251,19 @@ def _logit_x(xp: Any, g: Any, x: Any, eps: float | None) -> Any:
     return xp.where(outside, beyond, g / (x * (1 - x)))
 
 
-LOGIT = Op("logit", lambda xp, x, /, eps: xp.logit(x, eps), floats=True, kind=ELEMENTWISE, x=_logit_x, weight=3.0,
-           samples=[*points(0.05, 0.95, 0.0, 1.5, -0.5, smooth=False), Sample(Arg(values=[1.0, 0.5]), smooth=False),
-                    Sample(Arg(values=[-0.5, 0.1, 0.2, 0.5, 0.8, 0.9, 1.5]), 0.2, smooth=False,
-                           complex=False)])  # fmt: skip
+LOGIT = Op(
+    "logit",
+    lambda xp, x, /, eps: xp.logit(x, eps),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=_logit_x,
+    weight=3.0,
+    samples=[
+        *unary_samples(0.05, 0.95, 0.0, 1.5, -0.5, smooth=False),
+        Sample(Arg(values=[1.0, 0.5]), smooth=False),
+        Sample(Arg(values=[-0.5, 0.1, 0.2, 0.5, 0.8, 0.9, 1.5]), 0.2, smooth=False, complex=False),
+    ],
+)
 
 
 # -- powers ------------------------------------------------------------------------------------------------------------
@@ -252,15 +333,28 @@ COMPLEX = dtypes.COMPLEX | {dtypes.complex64, dtypes.complex128}  # as arrays an
 
 POW_NUMBER = Op("pow_number", lambda xp, x, /, n: xp.power(x, n), kind=ELEMENTWISE, x=_pow_number_x)
 POW_NUMBER.backward_name = "PowBackward0"  # as in PyTorch
-POW = Op("pow", lambda xp, x, y: xp.power(x, y), kind=ELEMENTWISE, x=_pow_x, y=_pow_y, weight=4.0,
-         samples=[*pairs(0.2, 2.0, -2.0, 2.0, scalars=(0, 1, 2, 3, 0.5, -1, -1.5)),
-                  *[Sample(n, Arg(3, 4)) for n in (2, 0.5)],
-                  Sample(Arg(values=[-2.0, -1.5, -0.5]), 3, complex=False),
-                  Sample(Arg(values=[0.0, 0.0, 0.0, 0.0, -1.0, -2.0]), Arg(values=[0.0, 1.0, 2.0, -1.0, 2.0, 0.5]),
-                         smooth=False, complex=False),
-                  Sample(0, Arg(values=[0.0, 1.0, 2.0]), smooth=False, complex=False),
-                  *[Sample(Arg(values=[0.0, 1.0, -1.0]), n, smooth=False, complex=False) for n in (0, 1, 2, 0.5)]],
-         complex=True)  # fmt: skip
+POW = Op(
+    "pow",
+    lambda xp, x, y: xp.power(x, y),
+    kind=ELEMENTWISE,
+    x=_pow_x,
+    y=_pow_y,
+    weight=4.0,
+    samples=[
+        *binary_samples(0.2, 2.0, -2.0, 2.0, scalars=(0, 1, 2, 3, 0.5, -1, -1.5)),
+        *[Sample(n, Arg(3, 4)) for n in (2, 0.5)],
+        Sample(Arg(values=[-2.0, -1.5, -0.5]), 3, complex=False),
+        Sample(
+            Arg(values=[0.0, 0.0, 0.0, 0.0, -1.0, -2.0]),
+            Arg(values=[0.0, 1.0, 2.0, -1.0, 2.0, 0.5]),
+            smooth=False,
+            complex=False,
+        ),
+        Sample(0, Arg(values=[0.0, 1.0, 2.0]), smooth=False, complex=False),
+        *[Sample(Arg(values=[0.0, 1.0, -1.0]), n, smooth=False, complex=False) for n in (0, 1, 2, 0.5)],
+    ],
+    complex=True,
+)
 singular(
     "pow",
     "0 to the power 0",
@@ -309,7 +403,7 @@ def float_power(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tens
     return result if out is None else into("float_power", out, result, input, exponent)
 
 
-declare("float_power", [*pairs(0.2, 2.0, -2.0, 2.0, scalars=(2, 0.5)), Sample(2, Arg(3))], complex=True)
+declare("float_power", [*binary_samples(0.2, 2.0, -2.0, 2.0, scalars=(2, 0.5)), Sample(2, Arg(3))], complex=True)
 
 
 # -- functions of two arguments ----------------------------------------------------------------------------------------
@@ -321,10 +415,16 @@ def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     return result if out is None else into("logaddexp", out, result, input, other)
 
 
-LOGADDEXP = Op("logaddexp", lambda xp, x, y: xp.logaddexp(x, y), kind=ELEMENTWISE, weight=4.0,
-               x=lambda xp, g, x, y: g / (1 + xp.exp(y - x)).conj(),
-               y=lambda xp, g, x, y: g / (1 + xp.exp(x - y)).conj(),
-               samples=pairs(scalars=()), complex=True)  # fmt: skip
+LOGADDEXP = Op(
+    "logaddexp",
+    lambda xp, x, y: xp.logaddexp(x, y),
+    kind=ELEMENTWISE,
+    weight=4.0,
+    x=lambda xp, g, x, y: g / (1 + xp.exp(y - x)).conj(),
+    y=lambda xp, g, x, y: g / (1 + xp.exp(x - y)).conj(),
+    samples=binary_samples(scalars=()),
+    complex=True,
+)
 singular(
     "logaddexp",
     "both -inf",
@@ -340,10 +440,15 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
     return result if out is None else into("logaddexp2", out, result, input, other)
 
 
-LOGADDEXP2 = Op("logaddexp2", lambda xp, x, y: xp.logaddexp2(x, y), kind=ELEMENTWISE, weight=4.0,
-                x=lambda xp, g, x, y: g / (1 + xp.exp2(y - x)),
-                y=lambda xp, g, x, y: g / (1 + xp.exp2(x - y)),
-                samples=pairs(scalars=()))  # fmt: skip
+LOGADDEXP2 = Op(
+    "logaddexp2",
+    lambda xp, x, y: xp.logaddexp2(x, y),
+    kind=ELEMENTWISE,
+    weight=4.0,
+    x=lambda xp, g, x, y: g / (1 + xp.exp2(y - x)),
+    y=lambda xp, g, x, y: g / (1 + xp.exp2(x - y)),
+    samples=binary_samples(scalars=()),
+)
 
 
 def two_tensors(name: str, x: Any, y: Any) -> list:
@@ -371,12 +476,20 @@ def xlogy(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("xlogy", out, result, input, other)
 
 
-XLOGY = Op("xlogy", lambda xp, x, y: xp.xlogy(x, y), floats=True, kind=ELEMENTWISE, weight=3.0,
-           x=lambda xp, g, x, y: xp.where((x == 0) & (y <= 0), 0.0, xp.xlogy(g, y)),
-           y=lambda xp, g, x, y: g * x / y,
-           samples=[*pairs(-2.0, 2.0, 0.2, 2.0), Sample(2.0, Arg(3, low=0.3)),
-                    Sample(Arg(values=[0.0, 0.0, 1.0, 0.0]), Arg(values=[0.0, -1.0, 0.0, 2.0]),
-                           smooth=False)])  # fmt: skip
+XLOGY = Op(
+    "xlogy",
+    lambda xp, x, y: xp.xlogy(x, y),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=3.0,
+    x=lambda xp, g, x, y: xp.where((x == 0) & (y <= 0), 0.0, xp.xlogy(g, y)),
+    y=lambda xp, g, x, y: g * x / y,
+    samples=[
+        *binary_samples(-2.0, 2.0, 0.2, 2.0),
+        Sample(2.0, Arg(3, low=0.3)),
+        Sample(Arg(values=[0.0, 0.0, 1.0, 0.0]), Arg(values=[0.0, -1.0, 0.0, 2.0]), smooth=False),
+    ],
+)
 singular(
     "xlogy",
     "0 ln 0",
@@ -396,9 +509,18 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 # The derivative by x, which PyTorch gets wrong for negative integers y (it computes an integer power of 2).
-LDEXP = Op("ldexp", lambda xp, x, n: xp.ldexp(x, n), kind=ELEMENTWISE, x=lambda xp, g, n: xp.ldexp(g, n),
-           samples=[Sample(Arg(3, 4), Arg(3, 4, dtype="int64", low=0, high=4)), Sample(Arg(3, 4), Arg(4)),
-                    Sample(Arg(), Arg(2))], complex=True)  # fmt: skip
+LDEXP = Op(
+    "ldexp",
+    lambda xp, x, n: xp.ldexp(x, n),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, n: xp.ldexp(g, n),
+    samples=[
+        Sample(Arg(3, 4), Arg(3, 4, dtype="int64", low=0, high=4)),
+        Sample(Arg(3, 4), Arg(4)),
+        Sample(Arg(), Arg(2)),
+    ],
+    complex=True,
+)
 
 
 def frexp(input: Tensor, *, out: tuple | None = None) -> return_types.frexp:
@@ -420,10 +542,14 @@ def frexp(input: Tensor, *, out: tuple | None = None) -> return_types.frexp:
     return return_types.frexp((mantissa, exponent))
 
 
-FREXP = Op("frexp", lambda xp, x: xp.frexp(x), outputs=("mantissa", "exponent"), nondiff=("exponent",),
-           x=lambda xp, g, exponent: xp.ldexp(g, -exponent),
-           samples=[Sample(Arg(3, 4)), Sample(Arg()), Sample(Arg(0)),
-                    Sample(Arg(values=[0.0, 0.75, -6.0]), smooth=False)])  # fmt: skip
+FREXP = Op(
+    "frexp",
+    lambda xp, x: xp.frexp(x),
+    outputs=("mantissa", "exponent"),
+    nondiff=("exponent",),
+    x=lambda xp, g, exponent: xp.ldexp(g, -exponent),
+    samples=[Sample(Arg(3, 4)), Sample(Arg()), Sample(Arg(0)), Sample(Arg(values=[0.0, 0.75, -6.0]), smooth=False)],
+)
 
 # In-place forms that torch has as functions too.
 exp_, exp2_, expm1_, log_, log2_, log10_ = map(in_place, (exp, exp2, expm1, log, log2, log10))
@@ -445,9 +571,20 @@ def _float_power_(self: Any, exponent: Any) -> Any:
 
 _powered = in_place(float_power)
 _powered.__name__ = "float_power_"
-_NAMES = {"float32": "Float", "float64": "Double", "float16": "Half", "bfloat16": "BFloat16", "complex64": "ComplexFloat",
-          "complex128": "ComplexDouble", "int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte",
-          "bool": "Bool"}  # fmt: skip
+_NAMES = {
+    "float32": "Float",
+    "float64": "Double",
+    "float16": "Half",
+    "bfloat16": "BFloat16",
+    "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble",
+    "int64": "Long",
+    "int32": "Int",
+    "int16": "Short",
+    "int8": "Char",
+    "uint8": "Byte",
+    "bool": "Bool",
+}
 
 
 class ExponentialMethods:

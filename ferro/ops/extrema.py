@@ -38,12 +38,16 @@ def need_elements(name: str, shape: tuple, dim: Any) -> None:
     """Raises where an extremum would be taken over nothing; `dim` None is the whole tensor."""
     if dim is None:
         if 0 in shape and name == "aminmax":
-            raise RuntimeError("aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity. "
-                               f"The input has shape {list(shape)}: specify the reduction dim")  # fmt: skip
+            raise RuntimeError(
+                "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity. "
+                f"The input has shape {list(shape)}: specify the reduction dim"
+            )
         if 0 in shape:
-            raise RuntimeError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape "
-                               f"{list(shape)}). "
-                               "Specify the reduction dim with the 'dim' argument.")  # fmt: skip
+            raise RuntimeError(
+                f"{name}(): Expected reduction dim to be specified for input.numel() == 0 (shape "
+                f"{list(shape)}). "
+                "Specify the reduction dim with the 'dim' argument."
+            )
         return
     for d in (dim,) if isinstance(dim, int) else dim:
         if shape and shape[d] == 0:
@@ -53,11 +57,14 @@ def need_elements(name: str, shape: tuple, dim: Any) -> None:
 # Which words PyTorch finds for a dtype of out= that is not that of the result (0 and 1, or as a compiler calls them 2 and 3).
 _WRONG_OUT = {
     **dict.fromkeys(("cummax", "cummin"), "expected scalar_type {0} but found {1}"),
-    **dict.fromkeys(("median", "nanmedian"), "Expected tensor for '{4}' to have the same type as the result; but type torch.{1}Tensor "
-                                             "does not equal torch.{0}Tensor"),
+    **dict.fromkeys(
+        ("median", "nanmedian"),
+        "Expected tensor for '{4}' to have the same type as the result; but type torch.{1}Tensor "
+        "does not equal torch.{0}Tensor",
+    ),
     "kthvalue": "output {4} must be of same type as the result, of scalar type {0}",
     "mode": "expected scalar type '{0}' but got '{1}' for {4} output",
-}  # fmt: skip
+}
 
 
 def pair_into(name: str, out: Any, results: tuple) -> tuple:
@@ -88,12 +95,19 @@ def value_scatter(g: Tensor, shape: tuple, dim: int, index: Tensor, keepdim: boo
 
 
 VALUE_GATHER = Op(
-    "value_gather", lambda xp, x, index, /, dim, keepdim: xp.value_gather(x, dim, index, keepdim), kind=LINEAR,
-    x=lambda xp, g, x_shape, index, dim, keepdim: xp.value_scatter(g, x_shape, dim, index, keepdim), layout=DENSE)  # fmt: skip
+    "value_gather",
+    lambda xp, x, index, /, dim, keepdim: xp.value_gather(x, dim, index, keepdim),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, index, dim, keepdim: xp.value_scatter(g, x_shape, dim, index, keepdim),
+    layout=DENSE,
+)
 
 VALUE_SCATTER = Op(
-    "value_scatter", lambda xp, x, index, /, shape, dim, keepdim: xp.value_scatter(x, shape, dim, index, keepdim),
-    kind=LINEAR, x=lambda xp, g, index, dim, keepdim: xp.value_gather(g, dim, index, keepdim))  # fmt: skip
+    "value_scatter",
+    lambda xp, x, index, /, shape, dim, keepdim: xp.value_scatter(x, shape, dim, index, keepdim),
+    kind=LINEAR,
+    x=lambda xp, g, index, dim, keepdim: xp.value_gather(g, dim, index, keepdim),
+)
 
 
 def tie_weights(input: Tensor, out: Tensor, dim: tuple, keepdim: bool) -> Tensor:
@@ -169,8 +183,15 @@ def _over(name: str, input: Any, dim: Any, keepdim: bool) -> tuple:
     return dims, keepdim
 
 
-_SAMPLES = [Sample(Arg()), Sample(distinct(3, 4)), Sample(distinct(3, 4), 0), Sample(distinct(3, 4), -1, True),
-            Sample(distinct(2, 3, 2), (0, 2)), Sample(TIED, smooth=False), Sample(TIED, 1, smooth=False)]  # fmt: skip
+_SAMPLES = [
+    Sample(Arg()),
+    Sample(distinct(3, 4)),
+    Sample(distinct(3, 4), 0),
+    Sample(distinct(3, 4), -1, True),
+    Sample(distinct(2, 3, 2), (0, 2)),
+    Sample(TIED, smooth=False),
+    Sample(TIED, 1, smooth=False),
+]
 
 AMAX = Op("amax", lambda xp, x, /, dim, keepdim: xp.amax(x, dim, keepdim), x=_shared_by_numbers, samples=_SAMPLES)
 singular(
@@ -219,10 +240,19 @@ def _aminmax_x(xp: Any, g: Any, x: Any, min: Any, max: Any, dim: tuple, keepdim:
     return low if high is None else high if low is None else low + high
 
 
-AMINMAX = Op("aminmax", lambda xp, x, /, dim, keepdim: xp.aminmax(x, dim, keepdim), outputs=("min", "max"),
-             x=_aminmax_x, samples=[Sample(Arg()), Sample(distinct(3, 4)), Sample(distinct(3, 4), dim=0),
-                      Sample(distinct(3, 4), dim=1, keepdim=True),
-                      Sample(TIED, smooth=False)])  # fmt: skip
+AMINMAX = Op(
+    "aminmax",
+    lambda xp, x, /, dim, keepdim: xp.aminmax(x, dim, keepdim),
+    outputs=("min", "max"),
+    x=_aminmax_x,
+    samples=[
+        Sample(Arg()),
+        Sample(distinct(3, 4)),
+        Sample(distinct(3, 4), dim=0),
+        Sample(distinct(3, 4), dim=1, keepdim=True),
+        Sample(TIED, smooth=False),
+    ],
+)
 
 
 # -- along one dimension, with the index -------------------------------------------------------------------------------
@@ -340,12 +370,22 @@ PICKED = [
 # of all elements; what is nan shares the gradient like ties
 MAX_OF_ALL = Op("max_of_all", lambda xp, x, /, dim, keepdim: xp.amax(x, dim, keepdim), x=_shared)
 MIN_OF_ALL = Op("min_of_all", lambda xp, x, /, dim, keepdim: xp.amin(x, dim, keepdim), x=_shared)
-MAX = Op("max", lambda xp, x, /, dim, keepdim: xp.max_dim(x, dim, keepdim), **INDEXED,
-         x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip
+MAX = Op(
+    "max",
+    lambda xp, x, /, dim, keepdim: xp.max_dim(x, dim, keepdim),
+    **INDEXED,
+    x=picked,
+    samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)],
+)
 singular("max", "ties along a dimension", Sample(Arg(values=[1.0, 1.0, 0.0]), 0), "the element whose index is returned")
 
-MIN = Op("min", lambda xp, x, /, dim, keepdim: xp.min_dim(x, dim, keepdim), **INDEXED,
-         x=picked, samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)])  # fmt: skip
+MIN = Op(
+    "min",
+    lambda xp, x, /, dim, keepdim: xp.min_dim(x, dim, keepdim),
+    **INDEXED,
+    x=picked,
+    samples=[*PICKED, Sample(distinct(3, 4)), Sample(TIED, smooth=False)],
+)
 
 
 class ExtremaMethods:

@@ -88,9 +88,13 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     return overwrite(self, "copy_", COPY, src)
 
 
-COPY = Op("copy", lambda xp, x, src: xp.expand(xp.cast(src, x.dtype) if src.dtype != x.dtype else src, x.shape), kind=LINEAR,
-          x=lambda xp, g: xp.zeros_like(g),
-          src=lambda xp, g: g)  # the engine sums what was broadcast  # fmt: skip
+COPY = Op(
+    "copy",
+    lambda xp, x, src: xp.expand(xp.cast(src, x.dtype) if src.dtype != x.dtype else src, x.shape),
+    kind=LINEAR,
+    x=lambda xp, g: xp.zeros_like(g),
+    src=lambda xp, g: g,
+)  # the engine sums what was broadcast
 COPY.backward_name = "CopyBackwards"  # as in PyTorch
 
 
@@ -99,10 +103,16 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return apply(FILL, (input, filler("fill", input, value)))
 
 
-FILL = Op("fill", lambda xp, x, value: xp.contiguous(xp.expand(value, x.shape)), kind=LINEAR,
-          x=lambda xp, g: xp.zeros_like(g),
-          value=lambda xp, g: g, samples=[Sample(Arg(2, 3), 1.5), Sample(Arg(2, 3), Arg()), Sample(Arg(), 2)], complex=True,
-          layout=FIRST)  # fmt: skip
+FILL = Op(
+    "fill",
+    lambda xp, x, value: xp.contiguous(xp.expand(value, x.shape)),
+    kind=LINEAR,
+    x=lambda xp, g: xp.zeros_like(g),
+    value=lambda xp, g: g,
+    samples=[Sample(Arg(2, 3), 1.5), Sample(Arg(2, 3), Arg()), Sample(Arg(), 2)],
+    complex=True,
+    layout=FIRST,
+)
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:

@@ -27,10 +27,37 @@ from ferro.ops.norms import vector_norm
 # -- the operations, by what they take besides the list ----------------------------------------------------------------
 
 _UNARY = (
-    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "frac", "lgamma",
-    "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
-    "tan", "tanh", "trunc",
-)  # fmt: skip
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "floor",
+    "frac",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "neg",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+)
 # With a list of tensors, a number, a list of numbers or one tensor of no dimensions.
 _BINARY = ("add", "clamp_max", "clamp_min", "div", "maximum", "minimum", "mul", "sub")
 _WITH_ALPHA = ("add", "add_", "sub", "sub_")
@@ -51,8 +78,10 @@ _ABSENT: Any = object()
 def _list(name: str, values: Any, place: int = 0) -> list[Any]:
     """The tensors of a list or tuple, which has at least one."""
     if not isinstance(values, (list, tuple)):
-        raise TypeError(f"{name}() received an invalid combination of arguments: argument {place} must be a list or tuple of "
-                        f"Tensors, got {type(values).__name__}")  # fmt: skip
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: argument {place} must be a list or tuple of "
+            f"Tensors, got {type(values).__name__}"
+        )
     for i, value in enumerate(values):
         if not isinstance(value, TensorBase):
             raise TypeError(
@@ -76,8 +105,10 @@ def _per_tensor(name: str, count: int, value: Any, place: int) -> list[Any]:
     if isinstance(value, (list, tuple)):
         if value and all(isinstance(v, numbers.Number) for v in value):
             if len(value) != count:
-                raise RuntimeError(f"{name}(): Tensor list must have same number of elements as scalar list: got {count} and "
-                                   f"{len(value)}")  # fmt: skip
+                raise RuntimeError(
+                    f"{name}(): Tensor list must have same number of elements as scalar list: got {count} and "
+                    f"{len(value)}"
+                )
             return list(value)
         found = _list(name, value, place)
         _alike(name, range(count), found)
@@ -85,21 +116,27 @@ def _per_tensor(name: str, count: int, value: Any, place: int) -> list[Any]:
     if isinstance(value, TensorBase):
         given: Any = value
         if given.dim():
-            raise RuntimeError(f"{name}(): scalar tensor expected to be 0 dim but it has {given.dim()} dimensions and {given.numel()} "
-                               "elements.")  # fmt: skip
+            raise RuntimeError(
+                f"{name}(): scalar tensor expected to be 0 dim but it has {given.dim()} dimensions and {given.numel()} "
+                "elements."
+            )
         return [given] * count
     if isinstance(value, numbers.Number):
         return [value] * count
-    raise TypeError(f"{name}() received an invalid combination of arguments: argument {place} must be a number, a list of numbers"
-                    f", a tensor of no dimensions or a list of Tensors, got {type(value).__name__}")  # fmt: skip
+    raise TypeError(
+        f"{name}() received an invalid combination of arguments: argument {place} must be a number, a list of numbers"
+        f", a tensor of no dimensions or a list of Tensors, got {type(value).__name__}"
+    )
 
 
 def _one_of(name: str, given: dict[str, Any]) -> Any:
     """The one argument that was given, under whichever of its names."""
     found = [v for v in given.values() if v is not _ABSENT]
     if len(found) != 1:
-        raise TypeError(f"{name}() received an invalid combination of arguments: one of {', '.join(given)} must be given, got "
-                        f"{len(found)}")  # fmt: skip
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments: one of {', '.join(given)} must be given, got "
+            f"{len(found)}"
+        )
     return found[0]
 
 
@@ -171,8 +208,10 @@ def _ternary(name: str, method: str) -> Callable:
                     f"{name}(): Expected packed scalar Tensor to be of dimension 1. Got {packed.dim()} instead."
                 )
             if len(packed) != len(tensors):
-                raise RuntimeError(f"{name}(): Expected length of scalars to match input of length {len(tensors)} but got {len(packed)} "
-                                   "instead.")  # fmt: skip
+                raise RuntimeError(
+                    f"{name}(): Expected length of scalars to match input of length {len(tensors)} but got {len(packed)} "
+                    "instead."
+                )
             value = packed.tolist()
         values = _per_tensor(name, len(tensors), value, 3)
         rows = zip(tensors, first, second, values, strict=True)
@@ -253,8 +292,10 @@ def _foreach_norm(self: Any, ord: Any = 2, dtype: Any = None) -> tuple[Any, ...]
     """The norm of each tensor of a list, over all its elements. RuntimeError for the largest element of none."""
     tensors = _list("_foreach_norm", self)
     if ord == float("inf") and not all(x.numel() for x in tensors):
-        raise RuntimeError("_foreach_norm cannot compute the infinity norm on an empty tensor because the operation does not have an "
-                           "identity")  # fmt: skip
+        raise RuntimeError(
+            "_foreach_norm cannot compute the infinity norm on an empty tensor because the operation does not have an "
+            "identity"
+        )
     return tuple([vector_norm(x, ord, dtype=dtype) for x in tensors])
 
 

@@ -43,8 +43,13 @@ def fft_c2c(x: Tensor, dims: tuple, scale: int, inverse: bool) -> Tensor:
     return unary(FFT_C2C, x, (dims, scale, inverse))
 
 
-FFT_C2C = Op("fft_c2c", lambda xp, x, /, dims, scale, inverse: xp.fft_c2c(x, dims, scale, inverse), kind=LINEAR, weight=20.0,
-             x=lambda xp, g, dims, scale, inverse: xp.fft_c2c(g, dims, scale, not inverse))  # fmt: skip
+FFT_C2C = Op(
+    "fft_c2c",
+    lambda xp, x, /, dims, scale, inverse: xp.fft_c2c(x, dims, scale, inverse),
+    kind=LINEAR,
+    weight=20.0,
+    x=lambda xp, g, dims, scale, inverse: xp.fft_c2c(g, dims, scale, not inverse),
+)
 
 
 def fft_r2c(x: Tensor, dims: tuple, scale: int, inverse: bool) -> Tensor:
@@ -57,8 +62,13 @@ def _r2c_x(xp: Any, g: Any, x_shape: tuple, dims: tuple, scale: int, inverse: bo
     return xp.fft_c2r(xp.fft_bins(g, dims[-1], n, 0.5), dims, n, scale, not inverse)
 
 
-FFT_R2C = Op("fft_r2c", lambda xp, x, /, dims, scale, inverse: xp.fft_r2c(x, dims, scale, inverse), kind=LINEAR, weight=10.0,
-             x=_r2c_x)  # fmt: skip
+FFT_R2C = Op(
+    "fft_r2c",
+    lambda xp, x, /, dims, scale, inverse: xp.fft_r2c(x, dims, scale, inverse),
+    kind=LINEAR,
+    weight=10.0,
+    x=_r2c_x,
+)
 
 
 def fft_c2r(x: Tensor, dims: tuple, n: int, scale: int, inverse: bool) -> Tensor:
@@ -66,9 +76,13 @@ def fft_c2r(x: Tensor, dims: tuple, n: int, scale: int, inverse: bool) -> Tensor
     return unary(FFT_C2R, x, (dims, n, scale, inverse))
 
 
-FFT_C2R = Op("fft_c2r", lambda xp, x, /, dims, n, scale, inverse: xp.fft_c2r(x, dims, n, scale, inverse), kind=LINEAR, weight=10.0,
-             x=lambda xp, g, dims, n, scale, inverse: xp.fft_bins(
-                 xp.fft_r2c(g, dims, scale, not inverse), dims[-1], n, 2.0))  # fmt: skip
+FFT_C2R = Op(
+    "fft_c2r",
+    lambda xp, x, /, dims, n, scale, inverse: xp.fft_c2r(x, dims, n, scale, inverse),
+    kind=LINEAR,
+    weight=10.0,
+    x=lambda xp, g, dims, n, scale, inverse: xp.fft_bins(xp.fft_r2c(g, dims, scale, not inverse), dims[-1], n, 2.0),
+)
 
 
 def fft_bins(x: Tensor, dim: int, n: int, factor: float) -> Tensor:
@@ -76,8 +90,12 @@ def fft_bins(x: Tensor, dim: int, n: int, factor: float) -> Tensor:
     return unary(FFT_BINS, x, (dim, n, factor))
 
 
-FFT_BINS = Op("fft_bins", lambda xp, x, /, dim, n, factor: xp.fft_bins(x, dim, n, factor), kind=LINEAR,
-              x=lambda xp, g, dim, n, factor: xp.fft_bins(g, dim, n, factor))  # fmt: skip
+FFT_BINS = Op(
+    "fft_bins",
+    lambda xp, x, /, dim, n, factor: xp.fft_bins(x, dim, n, factor),
+    kind=LINEAR,
+    x=lambda xp, g, dim, n, factor: xp.fft_bins(g, dim, n, factor),
+)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -86,8 +104,11 @@ FFT_BINS = Op("fft_bins", lambda xp, x, /, dim, n, factor: xp.fft_bins(x, dim, n
 def _scale(name: str, norm: Any, inverse: bool) -> int:
     """The scale that a norm means; "backward" leaves the forward transform, "forward" the inverse one without scale."""
     try:
-        return {None: 2, "backward": 2, "ortho": 1, "forward": 0}[norm] if inverse else {
-            None: 0, "backward": 0, "ortho": 1, "forward": 2}[norm]  # fmt: skip
+        return (
+            {None: 2, "backward": 2, "ortho": 1, "forward": 0}[norm]
+            if inverse
+            else {None: 0, "backward": 0, "ortho": 1, "forward": 2}[norm]
+        )
     except (KeyError, TypeError):
         raise RuntimeError(
             f'{name}: Invalid normalization mode: {norm!r}; choose "backward", "ortho" or "forward"'
@@ -679,8 +700,16 @@ def _frequencies(
     return result if out is None else into(name, out, result)
 
 
-def fftfreq(n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-            requires_grad: bool = False) -> Tensor:  # fmt: skip
+def fftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The frequencies of the bins of :func:`fft` of n elements: 0, 1, ..., -2, -1, divided by n d.
 
     - `n` (int): how many elements there are, positive
@@ -707,8 +736,16 @@ def fftfreq(n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = N
     return _frequencies("fftfreq", numbers, n, d, dtype, requires_grad, device, out)
 
 
-def rfftfreq(n: int, d: float = 1.0, *, out: Tensor | None = None, dtype: Any = None, layout: Any = None, device: Any = None,
-             requires_grad: bool = False) -> Tensor:  # fmt: skip
+def rfftfreq(
+    n: int,
+    d: float = 1.0,
+    *,
+    out: Tensor | None = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The frequencies of the bins of :func:`rfft` of n elements: 0, 1, ..., n // 2, divided by n d.
 
     - `n` (int): how many elements there are, positive
@@ -759,10 +796,23 @@ def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
 
 # -- samples -----------------------------------------------------------------------------------------------------------
 
-_ONE = [Sample(Arg(5)), Sample(Arg(2, 6), 4), Sample(Arg(2, 5), n=8, dim=0), Sample(Arg(3, 2, 4), None, 1, "ortho"),
-        Sample(Arg(4, 6), norm="forward"), Sample(Arg(2, 3), 1), Sample(Arg(3), 2)]  # fmt: skip
-_MANY = [Sample(Arg(3, 4)), Sample(Arg(2, 3, 5), (4, 6)), Sample(Arg(2, 3, 4), dim=(2, 0), norm="ortho"),
-         Sample(Arg(2, 5, 4), (-1, 3), (1, 0), "forward"), Sample(Arg(4, 5), s=5, dim=0), Sample(Arg(2, 3, 4))]  # fmt: skip
+_ONE = [
+    Sample(Arg(5)),
+    Sample(Arg(2, 6), 4),
+    Sample(Arg(2, 5), n=8, dim=0),
+    Sample(Arg(3, 2, 4), None, 1, "ortho"),
+    Sample(Arg(4, 6), norm="forward"),
+    Sample(Arg(2, 3), 1),
+    Sample(Arg(3), 2),
+]
+_MANY = [
+    Sample(Arg(3, 4)),
+    Sample(Arg(2, 3, 5), (4, 6)),
+    Sample(Arg(2, 3, 4), dim=(2, 0), norm="ortho"),
+    Sample(Arg(2, 5, 4), (-1, 3), (1, 0), "forward"),
+    Sample(Arg(4, 5), s=5, dim=0),
+    Sample(Arg(2, 3, 4)),
+]
 _TWO = [Sample(Arg(3, 4)), Sample(Arg(2, 3, 5), (2, 7)), Sample(Arg(3, 4, 2), norm="ortho", dim=(0, 1))]
 for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
     _takes_complex = _name not in ("rfft", "ihfft")
@@ -776,5 +826,8 @@ for _name in ("fftshift", "ifftshift"):
         complex=True,
     )
 for _name in ("fftfreq", "rfftfreq"):
-    declare(f"fft.{_name}", [Sample(n, dtype=dtypes.float64) for n in (1, 4, 5)] + [Sample(6, 0.3, dtype=dtypes.float64)],
-            differentiable=False)  # fmt: skip
+    declare(
+        f"fft.{_name}",
+        [Sample(n, dtype=dtypes.float64) for n in (1, 4, 5)] + [Sample(6, 0.3, dtype=dtypes.float64)],
+        differentiable=False,
+    )

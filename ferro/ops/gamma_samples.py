@@ -49,8 +49,13 @@ def standard_gamma(self: Tensor, generator: Any = None) -> Tensor:
     return apply(STANDARD_GAMMA, (self,), (stream_of(generator).gamma(a),))
 
 
-STANDARD_GAMMA = Op("_standard_gamma", lambda xp, concentration, /, drawn: drawn, kind=ELEMENTWISE, weight=200.0,
-                    concentration=lambda xp, g, concentration, out: g * xp.standard_gamma_grad(concentration, out))  # fmt: skip
+STANDARD_GAMMA = Op(
+    "_standard_gamma",
+    lambda xp, concentration, /, drawn: drawn,
+    kind=ELEMENTWISE,
+    weight=200.0,
+    concentration=lambda xp, g, concentration, out: g * xp.standard_gamma_grad(concentration, out),
+)
 
 
 def standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
@@ -59,9 +64,14 @@ def standard_gamma_grad(self: Tensor, output: Tensor) -> Tensor:
     return apply(STANDARD_GAMMA_GRAD, (self, output))
 
 
-STANDARD_GAMMA_GRAD = Op("_standard_gamma_grad", lambda xp, a, x: xp.standard_gamma_grad(a, x), kind=ELEMENTWISE,
-                         a=lambda xp, g: no_derivative("_standard_gamma_grad", "self"),
-                         x=lambda xp, g: no_derivative("_standard_gamma_grad", "output"), weight=2000.0)  # fmt: skip
+STANDARD_GAMMA_GRAD = Op(
+    "_standard_gamma_grad",
+    lambda xp, a, x: xp.standard_gamma_grad(a, x),
+    kind=ELEMENTWISE,
+    a=lambda xp, g: no_derivative("_standard_gamma_grad", "self"),
+    x=lambda xp, g: no_derivative("_standard_gamma_grad", "output"),
+    weight=2000.0,
+)
 
 
 @by_slices
@@ -84,8 +94,9 @@ def _dirichlet_vjp(xp: Any, g: Any, concentration: Any, out: Any) -> Any:
     return xp.dirichlet_grad(out, concentration, total) * (g - xp.sum(out * g, (-1,), True))
 
 
-SAMPLE_DIRICHLET = Op("_sample_dirichlet", lambda xp, concentration, /, drawn: drawn, concentration=_dirichlet_vjp,
-                      weight=200.0)  # fmt: skip
+SAMPLE_DIRICHLET = Op(
+    "_sample_dirichlet", lambda xp, concentration, /, drawn: drawn, concentration=_dirichlet_vjp, weight=200.0
+)
 
 
 def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
@@ -94,7 +105,12 @@ def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
     return apply(DIRICHLET_GRAD, (x, alpha, total))
 
 
-DIRICHLET_GRAD = Op("_dirichlet_grad", lambda xp, x, alpha, total: xp.dirichlet_grad(x, alpha, total), kind=ELEMENTWISE,
-                    x=lambda xp, g: no_derivative("_dirichlet_grad", "x"),
-                    alpha=lambda xp, g: no_derivative("_dirichlet_grad", "alpha"),
-                    total=lambda xp, g: no_derivative("_dirichlet_grad", "total"), weight=3000.0)  # fmt: skip
+DIRICHLET_GRAD = Op(
+    "_dirichlet_grad",
+    lambda xp, x, alpha, total: xp.dirichlet_grad(x, alpha, total),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: no_derivative("_dirichlet_grad", "x"),
+    alpha=lambda xp, g: no_derivative("_dirichlet_grad", "alpha"),
+    total=lambda xp, g: no_derivative("_dirichlet_grad", "total"),
+    weight=3000.0,
+)

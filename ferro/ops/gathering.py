@@ -41,8 +41,10 @@ def index_dim(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None =
     shape, have = x._data.shape or (1,), data.shape or (1,)
     if len(have) != len(shape):
         words = "input tensor" if name == "gather" else "self tensor"
-        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as {words}, got {list(data.shape)} for "
-                           f"{list(x._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(): Index tensor must have the same number of dimensions as {words}, got {list(data.shape)} for "
+            f"{list(x._data.shape)}"
+        )
     for k, (a, b) in enumerate(zip(have, shape, strict=True)):
         if k != d and a > b:
             sizes = f"{list(data.shape)} to be no larger than self {list(x._data.shape)} apart from dimension {d}"
@@ -58,8 +60,10 @@ def index_dim(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None =
                 f"{name}(): Index tensor must have the same number of dimensions as src tensor, got {list(have)} and {list(src_shape)}"
             )
         if any(a > b for a, b in zip(have, src_shape, strict=True)):
-            raise RuntimeError(f"{name}(): Expected index {list(have)} to be no larger than self {list(x._data.shape)} apart from dimension {d} "
-                               f"and to be no larger size than src {list(src_shape)}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}(): Expected index {list(have)} to be no larger than self {list(x._data.shape)} apart from dimension {d} "
+                f"and to be no larger size than src {list(src_shape)}"
+            )
     if not (later and type(data) is np.ndarray and backend.xp_of(x._data).finds_wrong_places(x._data, d, data)):
         in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
     return d
@@ -100,11 +104,22 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     return written("gather", out, apply_at("gather", GATHER, input, (index,), d), input, index)
 
 
-GATHER = Op("gather", lambda xp, x, index, /, dim: xp.gather(x, dim, index), kind=LINEAR,
-            x=lambda xp, g, x_shape, index, dim: xp.gather_spread(g, x_shape, dim, index), complex=True,
-            samples=[Sample(Arg(3, 4), 0, TWO), Sample(Arg(2, 4), 1, TWO), Sample(Arg(4), -1, ints([3, 3, 0, 1, 2])),
-                     Sample(Arg(), 0, ints([0, 0])), Sample(Arg(), 0, ints(0)),
-                     Sample(Arg(2, 3), 0, Arg(0, 3, dtype="int64"))], layout=DENSE)  # fmt: skip
+GATHER = Op(
+    "gather",
+    lambda xp, x, index, /, dim: xp.gather(x, dim, index),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, index, dim: xp.gather_spread(g, x_shape, dim, index),
+    complex=True,
+    samples=[
+        Sample(Arg(3, 4), 0, TWO),
+        Sample(Arg(2, 4), 1, TWO),
+        Sample(Arg(4), -1, ints([3, 3, 0, 1, 2])),
+        Sample(Arg(), 0, ints([0, 0])),
+        Sample(Arg(), 0, ints(0)),
+        Sample(Arg(2, 3), 0, Arg(0, 3, dtype="int64")),
+    ],
+    layout=DENSE,
+)
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -132,8 +147,10 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         return gather(flatten(input), 0, flatten(indices), out=out)
     n = input._data.ndim
     if data.ndim != n:
-        raise RuntimeError(f"take_along_dim(): input and indices should have the same number of dimensions, but got {n} dimensions for "
-                           f"input, and {data.ndim} dimensions for indices")  # fmt: skip
+        raise RuntimeError(
+            f"take_along_dim(): input and indices should have the same number of dimensions, but got {n} dimensions for "
+            f"input, and {data.ndim} dimensions for indices"
+        )
     d = one_dim("take_along_dim", n, dim)
     in_bounds("take_along_dim()", data, input._data.shape[d] if n else 1, d, negative=True)
     if data.size and plain(data).min() < 0:
@@ -144,8 +161,16 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
     return gather(x, d, unary(EXPAND, indices, ((*common[:d], b[d], *common[d + 1 :]),)), out=out)
 
 
-declare("take_along_dim", [Sample(Arg(2, 4), TWO, 1), Sample(Arg(1, 3), TWO, 1), Sample(Arg(2, 4), ints([[1, 3, 0]]), 1),
-                           Sample(Arg(2, 2), ints([[3], [0]]))], complex=True)  # fmt: skip
+declare(
+    "take_along_dim",
+    [
+        Sample(Arg(2, 4), TWO, 1),
+        Sample(Arg(1, 3), TWO, 1),
+        Sample(Arg(2, 4), ints([[1, 3, 0]]), 1),
+        Sample(Arg(2, 2), ints([[3], [0]])),
+    ],
+    complex=True,
+)
 
 
 class GatherMethods:

@@ -32,9 +32,12 @@ def grid_slopes(grid: Tensor, sizes: tuple, padding: str, align: bool) -> Tensor
     return wrap(backend.xp_of(grid._data).grid_slopes(grid._data, sizes, padding, align))
 
 
-PLACES = Op("grid_places", lambda xp, grid, /, sizes, padding, align: xp.grid_places(grid, sizes, padding, align),
-            kind=ELEMENTWISE, grid=lambda xp, g, grid, sizes, padding, align:
-                g * xp.grid_slopes(grid, sizes, padding, align))  # fmt: skip
+PLACES = Op(
+    "grid_places",
+    lambda xp, grid, /, sizes, padding, align: xp.grid_places(grid, sizes, padding, align),
+    kind=ELEMENTWISE,
+    grid=lambda xp, g, grid, sizes, padding, align: g * xp.grid_slopes(grid, sizes, padding, align),
+)
 
 
 def tap_weights(at: Tensor, sizes: tuple, mode: str, padding: str, order: int) -> Tensor:
@@ -46,8 +49,11 @@ def _weights_at(xp: Any, g: Any, at: Any, sizes: tuple, mode: str, padding: str,
     return xp.sum(g * xp.tap_weights(at, sizes, mode, padding, order + 1), (2,), False)
 
 
-TAP_WEIGHTS = Op("tap_weights", lambda xp, at, /, sizes, mode, padding, order: xp.tap_weights(
-                     at, sizes, mode, padding, order), at=_weights_at)  # fmt: skip
+TAP_WEIGHTS = Op(
+    "tap_weights",
+    lambda xp, at, /, sizes, mode, padding, order: xp.tap_weights(at, sizes, mode, padding, order),
+    at=_weights_at,
+)
 
 
 def sample_taps(x: Tensor, w: Tensor, index: Tensor) -> Tensor:
@@ -65,24 +71,41 @@ def weigh_taps(g: Tensor, x: Tensor, index: Tensor) -> Tensor:
     return apply(WEIGH_TAPS, (g, x, index))
 
 
-SAMPLE_TAPS = Op("sample_taps", lambda xp, x, w, index: xp.sample_taps(x, w, index), kind=MULTILINEAR, weight=6.0,
-                 x=lambda xp, g, x_shape, w, index: xp.spread_taps(g, w, index, x_shape[2]),
-                 w=lambda xp, g, x, index: xp.weigh_taps(g, x, index))  # fmt: skip
-SPREAD_TAPS = Op("spread_taps", lambda xp, y, w, index, /, length: xp.spread_taps(y, w, index, length),
-                 kind=MULTILINEAR, y=lambda xp, g, w, index: xp.sample_taps(g, w, index), weight=6.0,
-                 w=lambda xp, g, y, index: xp.weigh_taps(y, g, index))  # fmt: skip
-WEIGH_TAPS = Op("weigh_taps", lambda xp, y, x, index: xp.weigh_taps(y, x, index), kind=MULTILINEAR, weight=6.0,
-                y=lambda xp, g, x, index: xp.sample_taps(x, g, index),
-                x=lambda xp, g, y, x_shape, index: xp.spread_taps(y, g, index, x_shape[2]))  # fmt: skip
+SAMPLE_TAPS = Op(
+    "sample_taps",
+    lambda xp, x, w, index: xp.sample_taps(x, w, index),
+    kind=MULTILINEAR,
+    weight=6.0,
+    x=lambda xp, g, x_shape, w, index: xp.spread_taps(g, w, index, x_shape[2]),
+    w=lambda xp, g, x, index: xp.weigh_taps(g, x, index),
+)
+SPREAD_TAPS = Op(
+    "spread_taps",
+    lambda xp, y, w, index, /, length: xp.spread_taps(y, w, index, length),
+    kind=MULTILINEAR,
+    y=lambda xp, g, w, index: xp.sample_taps(g, w, index),
+    weight=6.0,
+    w=lambda xp, g, y, index: xp.weigh_taps(y, g, index),
+)
+WEIGH_TAPS = Op(
+    "weigh_taps",
+    lambda xp, y, x, index: xp.weigh_taps(y, x, index),
+    kind=MULTILINEAR,
+    weight=6.0,
+    y=lambda xp, g, x, index: xp.sample_taps(x, g, index),
+    x=lambda xp, g, y, x_shape, index: xp.spread_taps(y, g, index, x_shape[2]),
+)
 
 
 # -- sampling ----------------------------------------------------------------------------------------------------------
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
-_CHANGED = ("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
-            "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
-            "details.")  # fmt: skip
+_CHANGED = (
+    "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+    "specify align_corners=True if the old behavior is desired. See the documentation of grid_sample for "
+    "details."
+)
 
 
 def _check(name: str, input: Any, grid: Any, mode: str) -> None:
@@ -133,8 +156,9 @@ def _sample(input: Tensor, grid: Tensor, mode: str, padding: str, align: bool) -
 
 
 @in_full_precision
-def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros",
-                align_corners: bool | None = None) -> Tensor:  # fmt: skip
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
     """Images or volumes, read at the places that a grid names.
 
     - `input` (Tensor): images (N, C, H, W), or volumes (N, C, D, H, W)
@@ -207,8 +231,15 @@ def grid_sampler(
     return _by_number("grid_sampler", input, grid, interpolation_mode, padding_mode, align_corners, None)
 
 
-def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool, *,
-                    out: Tensor | None = None) -> Tensor:  # fmt: skip
+def grid_sampler_2d(
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """`nn.functional.grid_sample` with numbers for its modes.
 
     - `input`, `grid` (Tensor): as there
@@ -230,8 +261,15 @@ def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: int, paddin
     return into("grid_sampler_2d", out, found)
 
 
-def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool, *,
-                    out: Tensor | None = None) -> Tensor:  # fmt: skip
+def grid_sampler_3d(
+    input: Tensor,
+    grid: Tensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """`nn.functional.grid_sample` with numbers for its modes.
 
     - `input`, `grid` (Tensor): as there
@@ -276,15 +314,22 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
         raise ValueError(f"{name}: Expected theta to have floating point type, but got {FROM_NUMPY[dtype]}")
     shape, n = list(size), len(size) - 2
     if n not in (2, 3):
-        raise NotImplementedError(f"{name} only supports 4D and 5D sizes, for 2D and 3D affine transforms, "
-                                  f"respectively. Got size {shape}.")  # fmt: skip
+        raise NotImplementedError(
+            f"{name} only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {shape}."
+        )
     if theta._data.ndim != 3 or theta._data.shape[1:] != (n, n + 1):
-        raise ValueError(f"{name}: Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {shape}. "
-                         f"Got {list(theta._data.shape)}.")  # fmt: skip
+        raise ValueError(
+            f"{name}: Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {shape}. "
+            f"Got {list(theta._data.shape)}."
+        )
     if align_corners and min(shape[2:]) == 1:
-        warnings.warn("Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
-                      "align_corners=True. This is not an intended use case of affine_grid. See the documentation of "
-                      "affine_grid for details.", UserWarning, stacklevel=2)  # fmt: skip
+        warnings.warn(
+            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
+            "align_corners=True. This is not an intended use case of affine_grid. See the documentation of "
+            "affine_grid for details.",
+            UserWarning,
+            stacklevel=2,
+        )
     elif min(shape) <= 0:
         raise ValueError(f"{name}: Expected non-zero, positive output size. Got {shape}")
     return affine_grid_generator(theta, size, bool(align_corners))
@@ -310,20 +355,45 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
 
 _image, _volume = (2, 3, 4, 3), (1, 2, 3, 4, 2)
 _grid: Any = {"low": -1.3, "high": 1.3}
-declare("nn.functional.grid_sample",
-        [Sample(Arg(*_image), Arg(2, 3, 2, 2, **_grid), mode, padding, align_corners=align)
-         for mode in _MODES for padding in _PADDINGS for align in (False, True)]
-        + [Sample(Arg(*_volume), Arg(1, 2, 2, 3, 3, **_grid), mode, padding, align_corners=align)
-           for mode in _MODES[:2] for padding in _PADDINGS for align in (False, True)]
-        + [Sample(Arg(0, 2, 3, 3), Arg(0, 2, 2, 2)), Sample(Arg(1, 1, 1, 1), Arg(1, 2, 2, 2, **_grid)),
-           Sample(Arg(1, 2, 3, 3), Arg(1, 1, 5, 2, values=[0, 0, 1, 1, -1, -1, 0.5, -0.5, 3, -3]), "bilinear", "border",
-                  True, smooth=False, twice=False)])  # fmt: skip
+declare(
+    "nn.functional.grid_sample",
+    [
+        Sample(Arg(*_image), Arg(2, 3, 2, 2, **_grid), mode, padding, align_corners=align)
+        for mode in _MODES
+        for padding in _PADDINGS
+        for align in (False, True)
+    ]
+    + [
+        Sample(Arg(*_volume), Arg(1, 2, 2, 3, 3, **_grid), mode, padding, align_corners=align)
+        for mode in _MODES[:2]
+        for padding in _PADDINGS
+        for align in (False, True)
+    ]
+    + [
+        Sample(Arg(0, 2, 3, 3), Arg(0, 2, 2, 2)),
+        Sample(Arg(1, 1, 1, 1), Arg(1, 2, 2, 2, **_grid)),
+        Sample(
+            Arg(1, 2, 3, 3),
+            Arg(1, 1, 5, 2, values=[0, 0, 1, 1, -1, -1, 0.5, -0.5, 3, -3]),
+            "bilinear",
+            "border",
+            True,
+            smooth=False,
+            twice=False,
+        ),
+    ],
+)
 declare("grid_sampler", [Sample(Arg(*_image), Arg(2, 3, 2, 2, **_grid), 0, 1, True)])
 declare("grid_sampler_2d", [Sample(Arg(*_image), Arg(2, 3, 2, 2, **_grid), 2, 2, False)])
 declare("grid_sampler_3d", [Sample(Arg(*_volume), Arg(1, 2, 2, 3, 3, **_grid), 0, 0, False)])
-declare("nn.functional.affine_grid", [
-    Sample(Arg(2, 2, 3), (2, 1, 3, 4), align_corners=True), Sample(Arg(2, 2, 3), (2, 1, 3, 4)),
-    Sample(Arg(1, 3, 4), (1, 1, 2, 3, 2), align_corners=False)])  # fmt: skip
+declare(
+    "nn.functional.affine_grid",
+    [
+        Sample(Arg(2, 2, 3), (2, 1, 3, 4), align_corners=True),
+        Sample(Arg(2, 2, 3), (2, 1, 3, 4)),
+        Sample(Arg(1, 3, 4), (1, 1, 2, 3, 2), align_corners=False),
+    ],
+)
 declare(
     "affine_grid_generator", [Sample(Arg(2, 2, 3), (2, 1, 3, 1), True), Sample(Arg(1, 3, 4), (1, 1, 2, 3, 2), False)]
 )

@@ -20,8 +20,9 @@ __all__ = ["grouped_mm"]
 
 
 @by_slices
-def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None,
-               out_dtype: Any = None) -> Tensor:  # fmt: skip
+def grouped_mm(
+    mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: Any = None
+) -> Tensor:
     """The products of the groups of two matrices, group i ending at offs[i].
 
     (M, K) and (G, K, N): rows of mat_a by group, giving (M, N); (G, M, K) and (K, N): columns of mat_b, giving (M, N);
@@ -51,8 +52,10 @@ def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias
         return stack([matmul(mat_a[:, i:j], mat_b[i:j]) for i, j in zip(begins, ends, strict=True)])
     by_rows = mat_a._data.ndim == 2
     length = mat_a._data.shape[0] if by_rows else mat_b._data.shape[1]
-    parts = [matmul(mat_a[i:j], mat_b[k]) if by_rows else matmul(mat_a[k], mat_b[:, i:j])
-             for k, (i, j) in enumerate(zip(begins, ends, strict=True))]  # fmt: skip
+    parts = [
+        matmul(mat_a[i:j], mat_b[k]) if by_rows else matmul(mat_a[k], mat_b[:, i:j])
+        for k, (i, j) in enumerate(zip(begins, ends, strict=True))
+    ]
     if ends[-1] < length:
         shape = (
             (length - ends[-1], parts[0]._data.shape[1]) if by_rows else (parts[0]._data.shape[0], length - ends[-1])
@@ -115,7 +118,14 @@ def _reference(a: Any, b: Any, offs: Any = None) -> Any:
 
 
 _offs: Any = Arg(values=[2, 5], dtype="int32")
-declare("nn.functional.grouped_mm", [
-    Sample(Arg(5, 3), Arg(2, 3, 4), offs=_offs), Sample(Arg(6, 3), Arg(2, 3, 4), offs=_offs),
-    Sample(Arg(2, 3, 4), Arg(4, 6), offs=_offs), Sample(Arg(3, 5), Arg(5, 4), offs=_offs),
-    Sample(Arg(2, 3, 4), Arg(2, 4, 5))], reference=_reference)  # fmt: skip
+declare(
+    "nn.functional.grouped_mm",
+    [
+        Sample(Arg(5, 3), Arg(2, 3, 4), offs=_offs),
+        Sample(Arg(6, 3), Arg(2, 3, 4), offs=_offs),
+        Sample(Arg(2, 3, 4), Arg(4, 6), offs=_offs),
+        Sample(Arg(3, 5), Arg(5, 4), offs=_offs),
+        Sample(Arg(2, 3, 4), Arg(2, 4, 5)),
+    ],
+    reference=_reference,
+)

@@ -56,21 +56,27 @@ def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False
 
 def on_expanded(name: str, example: str) -> str:
     """What is said of the operation `name` on an expanded tensor."""
-    return (f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
-            f"This also applies to advanced indexing e.g. {example}")  # fmt: skip
+    return (
+        f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
+        f"This also applies to advanced indexing e.g. {example}"
+    )
 
 
 def apart(name: str, out: Any, *inputs: Any) -> None:
     """Refuses an `out=` that shares memory with an input, or whose own elements do."""
     if is_expanded(need_tensor(name, "out", out)._data):
-        raise RuntimeError(f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-                           "Please clone() the tensor before performing the operation.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+            "Please clone() the tensor before performing the operation."
+        )
     if any(
         out is x or backend.xp_of(x._data).may_share_memory(need_tensor(name, "out", out)._data, x._data)
         for x in inputs
     ):
-        raise RuntimeError(f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-                           "location. Please clone() the tensor before performing the operation.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+            "location. Please clone() the tensor before performing the operation."
+        )
 
 
 def written(name: str, out: Any, result: Any, *inputs: Any) -> Any:
@@ -155,10 +161,19 @@ def _refuse_places(shape: tuple, d: int, index: Any) -> None:
         raise RuntimeError(f"{e}: {words}, axis_dim={shape[d]}") from None
 
 
-INDEX_SELECT = Op("index_select", lambda xp, x, index, /, dim: xp.index_select(x, dim, index), kind=LINEAR,
-                  x=lambda xp, g, x_shape, index, dim: xp.select_spread(g, x_shape, dim, index), complex=True,
-                  samples=[Sample(Arg(3, 4), 0, ints([2, 0, 2])), Sample(Arg(3, 4), -1, ints([1])),
-                           Sample(Arg(3), 0, Arg(0, dtype="int64")), Sample(Arg(), 0, ints([0]))])  # fmt: skip
+INDEX_SELECT = Op(
+    "index_select",
+    lambda xp, x, index, /, dim: xp.index_select(x, dim, index),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, index, dim: xp.select_spread(g, x_shape, dim, index),
+    complex=True,
+    samples=[
+        Sample(Arg(3, 4), 0, ints([2, 0, 2])),
+        Sample(Arg(3, 4), -1, ints([1])),
+        Sample(Arg(3), 0, Arg(0, dtype="int64")),
+        Sample(Arg(), 0, ints([0])),
+    ],
+)
 
 
 def select_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
@@ -172,14 +187,21 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
     n = index._data.size
     if x._data.dtype is not need_tensor(name, "source", source)._data.dtype:
         a, b = dtypes.type_name(x.dtype), dtypes.type_name(source.dtype)
-        raise RuntimeError(f"{name}(): self and source expected to have the same dtype, but got (self) {a} and (source) {b}"
-                           if name.startswith("index_copy") else
-                           f"{name}(): self ({a}) and source ({b}) must have the same scalar type")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(): self and source expected to have the same dtype, but got (self) {a} and (source) {b}"
+            if name.startswith("index_copy")
+            else f"{name}(): self ({a}) and source ({b}) must have the same scalar type"
+        )
     have, want = source._data.shape, x._data.shape
-    if name.startswith("index_add") and ((bool(have) is not bool(want) and len(want) != 1) or len(have) > len(want)
-                                or (have[:d], have[d + 1 :]) != (want[:d], want[d + 1 :])):  # fmt: skip
-        raise RuntimeError("index_add(): source tensor shape must match self tensor shape, excluding the specified dimension. "
-                           f"Got self.shape = {list(want)} source.shape = {list(have)}")  # fmt: skip
+    if name.startswith("index_add") and (
+        (bool(have) is not bool(want) and len(want) != 1)
+        or len(have) > len(want)
+        or (have[:d], have[d + 1 :]) != (want[:d], want[d + 1 :])
+    ):
+        raise RuntimeError(
+            "index_add(): source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {list(want)} source.shape = {list(have)}"
+        )
     if not want:
         if source._data.size != n or (n != 1 and name.startswith("index_copy")):
             raise IndexError(
@@ -189,8 +211,10 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
     if not have and n == 1 and want[d : d + 1] and len(want) == 1:
         return (index, unary(RESHAPE, source, ((1,),))), d
     if len(have) != len(want):
-        raise IndexError(f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
-                         f"({len(have)}), destination dimensionality ({len(want)})")  # fmt: skip
+        raise IndexError(
+            f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
+            f"({len(have)}), destination dimensionality ({len(want)})"
+        )
     if have[d] != n:
         raise (IndexError if name.startswith("index_copy") else RuntimeError)(
             f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})"
@@ -199,8 +223,10 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
         )
     if have[:d] != want[:d] or have[d + 1 :] != want[d + 1 :]:
         theirs, ours = list(have[:d] + have[d + 1 :]), list(want[:d] + want[d + 1 :])
-        raise RuntimeError(f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {ours} at dimension "
-                           f"{d} and source slice shape: {theirs}.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {ours} at dimension "
+            f"{d} and source slice shape: {theirs}."
+        )
     return (index, source), d
 
 
@@ -238,12 +264,20 @@ def _scaled(name: str, x: Any, source: Any, alpha: Any) -> Any:
     return source if alpha == 1 and alpha is not True else source * alpha
 
 
-INDEX_ADD = Op("index_add", lambda xp, x, index, source, /, dim: xp.index_add(x, dim, index, source), kind=LINEAR,
-               x=lambda xp, g: g,
-               source=lambda xp, g, source_shape, index, dim: _rows(xp, g, source_shape, index, dim), complex=True,
-               samples=[Sample(Arg(3, 2), 0, ints([2, 0, 2]), Arg(3, 2)),
-                        Sample(Arg(2, 3), 1, ints([1, 1]), Arg(2, 2), alpha=2), Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))],
-               layout=DENSE)  # fmt: skip
+INDEX_ADD = Op(
+    "index_add",
+    lambda xp, x, index, source, /, dim: xp.index_add(x, dim, index, source),
+    kind=LINEAR,
+    x=lambda xp, g: g,
+    source=lambda xp, g, source_shape, index, dim: _rows(xp, g, source_shape, index, dim),
+    complex=True,
+    samples=[
+        Sample(Arg(3, 2), 0, ints([2, 0, 2]), Arg(3, 2)),
+        Sample(Arg(2, 3), 1, ints([1, 1]), Arg(2, 2), alpha=2),
+        Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0)),
+    ],
+    layout=DENSE,
+)
 
 
 def _rows(xp: Any, g: Any, source_shape: tuple, index: Any, dim: int) -> Any:
@@ -276,11 +310,16 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor, *, out: T
     return into("index_copy", out, result)
 
 
-INDEX_COPY = Op("index_copy", lambda xp, x, index, source, /, dim: xp.index_copy(x, dim, index, source), kind=LINEAR,
-                x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
-                source=lambda xp, g, source_shape, index, dim: _rows(xp, g, source_shape, index, dim), complex=True,
-                samples=[Sample(Arg(3, 2), 0, ints([2, 0]), Arg(2, 2)),
-                         Sample(Arg(2, 3), -1, ints([1]), Arg(2, 1))], layout=DENSE)  # fmt: skip
+INDEX_COPY = Op(
+    "index_copy",
+    lambda xp, x, index, source, /, dim: xp.index_copy(x, dim, index, source),
+    kind=LINEAR,
+    x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
+    source=lambda xp, g, source_shape, index, dim: _rows(xp, g, source_shape, index, dim),
+    complex=True,
+    samples=[Sample(Arg(3, 2), 0, ints([2, 0]), Arg(2, 2)), Sample(Arg(2, 3), -1, ints([1]), Arg(2, 1))],
+    layout=DENSE,
+)
 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -314,11 +353,20 @@ def _index_fill_arguments(name: str, x: Any, dim: int, index: Any, value: Any) -
     return (index if data.ndim else unary(RESHAPE, index, ((1,),)), filler(name, x, value)), d
 
 
-INDEX_FILL = Op("index_fill", lambda xp, x, index, value, /, dim: xp.index_fill(x, dim, index, value), kind=LINEAR,
-                x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
-                value=lambda xp, g, index, dim: g - xp.index_fill(g, dim, index, 0.0), complex=True,
-                samples=[Sample(Arg(3, 2), 0, ints([2, 0]), 1.5), Sample(Arg(2, 3), 1, ints([2]), Arg()),
-                         Sample(Arg(), 0, ints([0]), 2.0)], layout=FIRST)  # fmt: skip
+INDEX_FILL = Op(
+    "index_fill",
+    lambda xp, x, index, value, /, dim: xp.index_fill(x, dim, index, value),
+    kind=LINEAR,
+    x=lambda xp, g, index, dim: xp.index_fill(g, dim, index, 0.0),
+    value=lambda xp, g, index, dim: g - xp.index_fill(g, dim, index, 0.0),
+    complex=True,
+    samples=[
+        Sample(Arg(3, 2), 0, ints([2, 0]), 1.5),
+        Sample(Arg(2, 3), 1, ints([2]), Arg()),
+        Sample(Arg(), 0, ints([0]), 2.0),
+    ],
+    layout=FIRST,
+)
 
 
 # -- flat positions ----------------------------------------------------------------------------------------------------
@@ -332,10 +380,14 @@ def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     return written("take", out, apply(TAKE, (input, index)), input, index)
 
 
-TAKE = Op("take", lambda xp, x, index: xp.take(x, index), kind=LINEAR,
-          x=lambda xp, g, x_shape, index: xp.put(xp.new_zeros(g, x_shape), index, g, True), complex=True,
-          samples=[Sample(Arg(2, 3), ints([4, 0, -1, 4])), Sample(Arg(3), ints([[1], [2]])),
-                   Sample(Arg(2), ints(1))])  # fmt: skip
+TAKE = Op(
+    "take",
+    lambda xp, x, index: xp.take(x, index),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, index: xp.put(xp.new_zeros(g, x_shape), index, g, True),
+    complex=True,
+    samples=[Sample(Arg(2, 3), ints([4, 0, -1, 4])), Sample(Arg(3), ints([[1], [2]])), Sample(Arg(2), ints(1))],
+)
 
 
 def _reached(name: str, index: Any, x: Any) -> None:
@@ -380,16 +432,24 @@ def _put_arguments(name: str, x: Any, index: Any, source: Any) -> tuple:
             f"{dtypes.type_name(source.dtype)}"
         )
     if source._data.size != index._data.size:
-        raise IndexError(f"{name}(): Expected source and index to have the same number of elements, but got source.numel() = "
-                           f"{source._data.size}, index.numel() = {index._data.size}")  # fmt: skip
+        raise IndexError(
+            f"{name}(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source._data.size}, index.numel() = {index._data.size}"
+        )
     _reached(f"{name}()", index, x)
     return index, source
 
 
-PUT = Op("put", lambda xp, x, index, source, /, accumulate: xp.put(x, index, source, accumulate), kind=LINEAR,
-         x=lambda xp, g, index, accumulate: g if accumulate else xp.put(g, index, xp.new_zeros(g, index.shape), False),
-         source=lambda xp, g, index, source_shape: xp.reshape(xp.take(g, index), source_shape), complex=True,
-         samples=[Sample(Arg(2, 3), ints([4, 0, -1]), Arg(3)), Sample(Arg(3), ints([[1], [1]]), Arg(2), True)], layout=FIRST)  # fmt: skip
+PUT = Op(
+    "put",
+    lambda xp, x, index, source, /, accumulate: xp.put(x, index, source, accumulate),
+    kind=LINEAR,
+    x=lambda xp, g, index, accumulate: g if accumulate else xp.put(g, index, xp.new_zeros(g, index.shape), False),
+    source=lambda xp, g, index, source_shape: xp.reshape(xp.take(g, index), source_shape),
+    complex=True,
+    samples=[Sample(Arg(2, 3), ints([4, 0, -1]), Arg(3)), Sample(Arg(3), ints([[1], [1]]), Arg(2), True)],
+    layout=FIRST,
+)
 
 
 # -- positions of what is not zero -------------------------------------------------------------------------------------
@@ -454,8 +514,17 @@ def argwhere(input: Tensor) -> Tensor:
 
 
 for _function in (nonzero, argwhere):
-    declare(_function.__name__, [Sample(Arg(values=[[1.0, 0.0], [0.0, 2.0]])), Sample(Arg(values=3.0)), Sample(Arg(0, 2)),
-                                 Sample(bools([True, False]))], differentiable=False, complex=True)  # fmt: skip
+    declare(
+        _function.__name__,
+        [
+            Sample(Arg(values=[[1.0, 0.0], [0.0, 2.0]])),
+            Sample(Arg(values=3.0)),
+            Sample(Arg(0, 2)),
+            Sample(bools([True, False])),
+        ],
+        differentiable=False,
+        complex=True,
+    )
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
@@ -534,6 +603,11 @@ class IndexingMethods:
     index_select, nonzero, nonzero_static, put, take = index_select, nonzero, nonzero_static, put, take
     index_add_ = _written(index_add, INDEX_ADD, _add_arguments, lambda xp, x, i, s, d: xp.index_add_(x, d, i, s))
     index_copy_ = _written(index_copy, INDEX_COPY, _copy_arguments, lambda xp, x, i, s, d: xp.index_copy_(x, d, i, s))
-    index_fill_ = _written(index_fill, INDEX_FILL, _fill_arguments, lambda xp, x, i, v, d: xp.index_fill_(x, d, i, v),
-                           on_expanded("index_fill_", "tensor[mask] = scalar"))  # fmt: skip
+    index_fill_ = _written(
+        index_fill,
+        INDEX_FILL,
+        _fill_arguments,
+        lambda xp, x, i, v, d: xp.index_fill_(x, d, i, v),
+        on_expanded("index_fill_", "tensor[mask] = scalar"),
+    )
     put_ = _written(put, PUT, _place_arguments, lambda xp, *args: xp.put_(*args))

@@ -35,10 +35,21 @@ def resample_spread(g: Tensor, axes: tuple) -> Tensor:
     return apply(RESAMPLE_SPREAD, (g,), (axes,))
 
 
-RESAMPLE = Op("interpolate", lambda xp, x, /, axes: xp.resample(x, axes), kind=LINEAR, weight=6.0,
-              x=lambda xp, g, axes: xp.resample_spread(g, axes), layout=CHANNELS)  # fmt: skip
-RESAMPLE_SPREAD = Op("interpolate_backward", lambda xp, x, /, axes: xp.resample_spread(x, axes), kind=LINEAR,
-                     x=lambda xp, g, axes: xp.resample(g, axes), weight=6.0)  # fmt: skip
+RESAMPLE = Op(
+    "interpolate",
+    lambda xp, x, /, axes: xp.resample(x, axes),
+    kind=LINEAR,
+    weight=6.0,
+    x=lambda xp, g, axes: xp.resample_spread(g, axes),
+    layout=CHANNELS,
+)
+RESAMPLE_SPREAD = Op(
+    "interpolate_backward",
+    lambda xp, x, /, axes: xp.resample_spread(x, axes),
+    kind=LINEAR,
+    x=lambda xp, g, axes: xp.resample(g, axes),
+    weight=6.0,
+)
 
 
 # -- arguments ---------------------------------------------------------------------------------------------------------
@@ -143,9 +154,15 @@ def _check_image(name: str, x: Any, size: list[int], mode: str) -> None:
 # -- the functions -----------------------------------------------------------------------------------------------------
 
 
-def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-                align_corners: bool | None = None, recompute_scale_factor: bool | None = None,
-                antialias: bool = False) -> Tensor:  # fmt: skip
+def interpolate(
+    input: Tensor,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
     """Images (N, C, d1, ...) with one to three spatial dimensions, resampled to `size` or by `scale_factor`.
 
     - `input` (Tensor): (N, C, d1, ...), floating
@@ -187,8 +204,9 @@ def interpolate(input: Tensor, size: Any = None, scale_factor: Any = None, mode:
     return laid_out_like(input, resample(input, axes))
 
 
-def upsample(input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-             align_corners: bool | None = None) -> Tensor:  # fmt: skip
+def upsample(
+    input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
+) -> Tensor:
     """`interpolate` under its older name, with a warning.
 
     - `input` (Tensor): (N, C, d1, ...)
@@ -233,19 +251,30 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
-declare("nn.functional.interpolate", [
-    Sample(Arg(2, 3, 5), size=8), Sample(Arg(2, 3, 5, 4), scale_factor=(1.5, 2.3)), Sample(Arg(1, 2, 3, 4, 3), size=2),
-    Sample(Arg(2, 3, 5), size=3, mode="nearest-exact"), Sample(Arg(1, 2, 5, 4), size=(7, 2), mode="nearest-exact"),
-    Sample(Arg(2, 1, 5), size=9, mode="linear"), Sample(Arg(2, 1, 5), size=3, mode="linear", align_corners=True),
-    Sample(Arg(2, 1, 7), scale_factor=0.6, mode="linear", recompute_scale_factor=True),
-    Sample(Arg(1, 2, 5, 4), size=(8, 3), mode="bilinear"), Sample(Arg(0, 2, 5, 4), size=(8, 3), mode="bilinear"),
-    Sample(Arg(1, 2, 5, 4), scale_factor=1.7, mode="bilinear", align_corners=True),
-    Sample(Arg(1, 2, 5, 4), size=(8, 3), mode="bicubic"), Sample(Arg(1, 2, 1, 4), size=1, mode="bicubic"),
-    Sample(Arg(1, 2, 5, 4), size=(3, 9), mode="bicubic", align_corners=True),
-    Sample(Arg(1, 1, 3, 2, 4), size=(4, 5, 2), mode="trilinear"), Sample(Arg(1, 1, 5, 4), size=3, mode="area"),
-    Sample(Arg(1, 2, 9, 7), size=(4, 9), mode="bilinear", antialias=True),
-    Sample(Arg(1, 2, 9, 7), scale_factor=0.4, mode="bicubic", antialias=True),
-    Sample(Arg(1, 1, 9, 8), size=(3, 10), mode="lanczos", antialias=True)])  # fmt: skip
+declare(
+    "nn.functional.interpolate",
+    [
+        Sample(Arg(2, 3, 5), size=8),
+        Sample(Arg(2, 3, 5, 4), scale_factor=(1.5, 2.3)),
+        Sample(Arg(1, 2, 3, 4, 3), size=2),
+        Sample(Arg(2, 3, 5), size=3, mode="nearest-exact"),
+        Sample(Arg(1, 2, 5, 4), size=(7, 2), mode="nearest-exact"),
+        Sample(Arg(2, 1, 5), size=9, mode="linear"),
+        Sample(Arg(2, 1, 5), size=3, mode="linear", align_corners=True),
+        Sample(Arg(2, 1, 7), scale_factor=0.6, mode="linear", recompute_scale_factor=True),
+        Sample(Arg(1, 2, 5, 4), size=(8, 3), mode="bilinear"),
+        Sample(Arg(0, 2, 5, 4), size=(8, 3), mode="bilinear"),
+        Sample(Arg(1, 2, 5, 4), scale_factor=1.7, mode="bilinear", align_corners=True),
+        Sample(Arg(1, 2, 5, 4), size=(8, 3), mode="bicubic"),
+        Sample(Arg(1, 2, 1, 4), size=1, mode="bicubic"),
+        Sample(Arg(1, 2, 5, 4), size=(3, 9), mode="bicubic", align_corners=True),
+        Sample(Arg(1, 1, 3, 2, 4), size=(4, 5, 2), mode="trilinear"),
+        Sample(Arg(1, 1, 5, 4), size=3, mode="area"),
+        Sample(Arg(1, 2, 9, 7), size=(4, 9), mode="bilinear", antialias=True),
+        Sample(Arg(1, 2, 9, 7), scale_factor=0.4, mode="bicubic", antialias=True),
+        Sample(Arg(1, 1, 9, 8), size=(3, 10), mode="lanczos", antialias=True),
+    ],
+)
 declare("nn.functional.upsample", [Sample(Arg(1, 2, 3), scale_factor=2), Sample(Arg(1, 2, 3), 5, mode="linear")])
 declare("nn.functional.upsample_nearest", [Sample(Arg(1, 2, 3, 2), scale_factor=2)])
 declare("nn.functional.upsample_bilinear", [Sample(Arg(1, 2, 3, 2), (4, 5))])

@@ -73,16 +73,33 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         raise
 
 
-INDEX = Op("index", lambda xp, x, index, /, dims: xp.index_get(x, index, dims), kind=LINEAR,
-           x=lambda xp, g, x_shape, index, dims: xp.index_spread(g, x_shape, index, dims))  # fmt: skip
+INDEX = Op(
+    "index",
+    lambda xp, x, index, /, dims: xp.index_get(x, index, dims),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, index, dims: xp.index_spread(g, x_shape, index, dims),
+)
 
-declare("Tensor.__getitem__", [
-    Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (slice(None), -1)), Sample(Arg(3, 4), (slice(0, 3, 2), None)), Sample(Arg(3, 4), (Ellipsis, 2)),
-    Sample(Arg(), (None,)), Sample(Arg(), Ellipsis), Sample(Arg(3, 4), ints([2, 0, 2])),
-    Sample(Arg(3, 4), (slice(None), ints([[1, -1], [1, 3]]))), Sample(Arg(2, 3, 4), ([0, 1, 1], slice(None), [2, 2, 0])),
-    Sample(Arg(2, 3, 4), (0, slice(None), [2, 2, 0])), Sample(Arg(3, 4), bools([True, False, True])),
-    Sample(Arg(2, 2), bools([[True, False], [True, True]])), Sample(Arg(3), (True, None, [1, 1])),
-], method=True, complex=True)  # fmt: skip
+declare(
+    "Tensor.__getitem__",
+    [
+        Sample(Arg(3, 4), 1),
+        Sample(Arg(3, 4), (slice(None), -1)),
+        Sample(Arg(3, 4), (slice(0, 3, 2), None)),
+        Sample(Arg(3, 4), (Ellipsis, 2)),
+        Sample(Arg(), (None,)),
+        Sample(Arg(), Ellipsis),
+        Sample(Arg(3, 4), ints([2, 0, 2])),
+        Sample(Arg(3, 4), (slice(None), ints([[1, -1], [1, 3]]))),
+        Sample(Arg(2, 3, 4), ([0, 1, 1], slice(None), [2, 2, 0])),
+        Sample(Arg(2, 3, 4), (0, slice(None), [2, 2, 0])),
+        Sample(Arg(3, 4), bools([True, False, True])),
+        Sample(Arg(2, 2), bools([[True, False], [True, True]])),
+        Sample(Arg(3), (True, None, [1, 1])),
+    ],
+    method=True,
+    complex=True,
+)
 
 
 def _unpacked(key: list) -> tuple:
@@ -255,7 +272,8 @@ def _element(p: Any) -> Any:
         except TypeError:
             raise (TypeError if isinstance(p, str) else IndexError)(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices "
-                f"(got {type(p).__name__})") from None  # fmt: skip
+                f"(got {type(p).__name__})"
+            ) from None
     data = given._data
     if data.dtype.char in "B?":  # unsigned bytes are masks, as they were before there were booleans
         if data.dtype.char == "B":
@@ -292,8 +310,10 @@ def _mask_index(mask: Any, shape: tuple, d: int) -> tuple:
     """The positions where a mask is true, one array for each of its dimensions."""
     if shape[d : d + mask.ndim] != mask.shape:
         where = next(i for i in range(mask.ndim) if shape[d + i : d + i + 1] != mask.shape[i : i + 1])
-        raise IndexError(f"The shape of the mask {list(mask.shape)} at index {where} does not match the shape of the indexed tensor "
-                         f"{list(shape)} at index {d + where}")  # fmt: skip
+        raise IndexError(
+            f"The shape of the mask {list(mask.shape)} at index {where} does not match the shape of the indexed tensor "
+            f"{list(shape)} at index {d + where}"
+        )
     return mask.nonzero()
 
 
@@ -311,8 +331,10 @@ def _stacked(advanced: list) -> tuple:
             arrays[0].shape if len({a.shape for a in arrays}) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
         )
     except ValueError:
-        raise IndexError("shape mismatch: indexing tensors could not be broadcast together with shapes "
-                         f"{', '.join(str(list(a.shape)) for a in arrays)}") from None  # fmt: skip
+        raise IndexError(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes "
+            f"{', '.join(str(list(a.shape)) for a in arrays)}"
+        ) from None
     return wrap(_stack(arrays, shape)), dims
 
 
@@ -354,8 +376,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     given = _without_ones(given, _result_shape(x._data.shape, index._data.shape[1:], dims))
     if given._data.dtype is not x._data.dtype:
         if given._data.ndim:
-            raise RuntimeError(f"Index put requires the source and destination dtypes match, got {dtypes.type_name(x.dtype)} for the destination and "
-                               f"{dtypes.type_name(given.dtype)} for the source.")  # fmt: skip
+            raise RuntimeError(
+                f"Index put requires the source and destination dtypes match, got {dtypes.type_name(x.dtype)} for the destination and "
+                f"{dtypes.type_name(given.dtype)} for the source."
+            )
         given = given.to(x.dtype)
     try:
         refuse_overlap("__setitem__", x, (index, given), itself=True)
@@ -395,10 +419,16 @@ def _result_shape(shape: tuple, index_shape: tuple, dims: tuple) -> tuple:
     return (*rest[:first], *index_shape, *rest[first:])
 
 
-INDEX_PUT = Op("index_put", lambda xp, x, index, value, /, dims, accumulate: xp.index_put_at(x, index, value, dims, accumulate), kind=LINEAR,
-               x=lambda xp, g, index, value_shape, dims, accumulate: g if accumulate else xp.index_put_at(
-                   g, index, xp.new_zeros(g, ()), dims, False),
-               value=lambda xp, g, index, dims: xp.index_get(g, index, dims), layout=FIRST)  # fmt: skip
+INDEX_PUT = Op(
+    "index_put",
+    lambda xp, x, index, value, /, dims, accumulate: xp.index_put_at(x, index, value, dims, accumulate),
+    kind=LINEAR,
+    x=lambda xp, g, index, value_shape, dims, accumulate: (
+        g if accumulate else xp.index_put_at(g, index, xp.new_zeros(g, ()), dims, False)
+    ),
+    value=lambda xp, g, index, dims: xp.index_get(g, index, dims),
+    layout=FIRST,
+)
 
 
 def index_get(x: Tensor, index: Tensor, dims: tuple) -> Tensor:
@@ -421,16 +451,20 @@ def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulat
         raise TypeError(f"{name}(): argument 'indices' must be tuple of Tensors, not {type(indices).__name__}")
     if x._data.dtype is not need_tensor(name, "values", values)._data.dtype:
         ours, theirs = dtypes.type_name(x.dtype), dtypes.type_name(values.dtype)
-        raise RuntimeError(f"{name}: Index put requires the source and destination dtypes match, got {ours} for the destination and "
-                           f"{theirs} for the source.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Index put requires the source and destination dtypes match, got {ours} for the destination and "
+            f"{theirs} for the source."
+        )
     for i in indices:
         if i is not None and need_tensor(name, "indices", i)._data.dtype.kind not in "biu":
             raise IndexError(f"{name}: tensors used as indices must be long, int, byte or bool tensors, got {i.dtype}")
     parts = [ALL if i is None else viewed(RESHAPE, i, ((1,),)) if not i._data.ndim else i for i in indices]
     _, advanced = _parsed(x._data.shape, [_element(p) for p in parts])
     if not advanced:
-        raise RuntimeError(f"{name}: shape mismatch: value tensor of shape {list(values._data.shape)} cannot be broadcast to indexing "
-                           f"result of shape {list(x._data.shape)}: there is no index")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: shape mismatch: value tensor of shape {list(values._data.shape)} cannot be broadcast to indexing "
+            f"result of shape {list(x._data.shape)}: there is no index"
+        )
     index, dims = _stacked(advanced)
     _check_bounds(name, x._data.shape, index._data, dims)
     shape = _result_shape(x._data.shape, index._data.shape[1:], dims)
@@ -490,10 +524,16 @@ def index_put_(self: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
 PUT_EXPANDED = on_expanded("index_put_", "tensor[indices] = tensor")
 
 
-declare("index_put", [Sample(Arg(4), (ints([0, 2]),), Arg(2)),
-                      Sample(Arg(3, 2), (ints([0, 0, 2]),), Arg(3, 2), True),
-                      Sample(Arg(3, 4), (ints([0, 1]), ints([1, 3])), Arg()),
-                      Sample(Arg(2, 2), (bools([[True, False], [True, True]]),), Arg(3), accumulate=True)], complex=True)  # fmt: skip
+declare(
+    "index_put",
+    [
+        Sample(Arg(4), (ints([0, 2]),), Arg(2)),
+        Sample(Arg(3, 2), (ints([0, 0, 2]),), Arg(3, 2), True),
+        Sample(Arg(3, 4), (ints([0, 1]), ints([1, 3])), Arg()),
+        Sample(Arg(2, 2), (bools([[True, False], [True, True]]),), Arg(3), accumulate=True),
+    ],
+    complex=True,
+)
 
 
 class ItemMethods:

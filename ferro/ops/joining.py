@@ -43,8 +43,10 @@ def _tensors(name: str, given: Any) -> tuple:
         raise RuntimeError(f"{said}: expected a non-empty list of Tensors")
     for i, x in enumerate(given):
         if not isinstance(x, TensorBase):
-            raise TypeError(f"{name}(): expected Tensor as element {i} in argument 0, but got {type(x).__name__}; argument "
-                            f"'tensors[{i}]' must be Tensor")  # fmt: skip
+            raise TypeError(
+                f"{name}(): expected Tensor as element {i} in argument 0, but got {type(x).__name__}; argument "
+                f"'tensors[{i}]' must be Tensor"
+            )
     return tuple(given)
 
 
@@ -111,8 +113,10 @@ def _explain_cat(shapes: list, dim: int) -> None:
                 f"cat: Tensors must have same number of dimensions: got {len(first)} and {len(s)} (tensor number {i})"
             )
         if any(a != b and k != dim for k, (a, b) in enumerate(zip(s, first, strict=True))):
-            raise RuntimeError(f"cat: Sizes of tensors must match except in dimension {dim}. Expected shape like {list(first)} but got "
-                               f"{list(s)} for tensor number {i} in the list.")  # fmt: skip
+            raise RuntimeError(
+                f"cat: Sizes of tensors must match except in dimension {dim}. Expected shape like {list(first)} but got "
+                f"{list(s)} for tensor number {i} in the list."
+            )
 
 
 def _cat_vjp(xp: Any, g: Any, xs_shape: tuple, dim: int, needs: tuple) -> tuple:
@@ -124,9 +128,22 @@ def _cat_vjp(xp: Any, g: Any, xs_shape: tuple, dim: int, needs: tuple) -> tuple:
     return tuple(found)
 
 
-CAT = Op("cat", lambda xp, xs, /, dim: xp.cat(xs, dim), vjp=_cat_vjp, diff=("xs",), variadic=True, kind=LINEAR, complex=True,
-         samples=[Sample([Arg(2, 3), Arg(1, 3)]), Sample([Arg(2, 3), Arg(2, 1), Arg(2, 0)], 1), Sample((Arg(2), Arg(3)), -1),
-                  Sample([Arg(0), Arg(2, 2)]), Sample([Arg(3)])])  # fmt: skip
+CAT = Op(
+    "cat",
+    lambda xp, xs, /, dim: xp.cat(xs, dim),
+    vjp=_cat_vjp,
+    diff=("xs",),
+    variadic=True,
+    kind=LINEAR,
+    complex=True,
+    samples=[
+        Sample([Arg(2, 3), Arg(1, 3)]),
+        Sample([Arg(2, 3), Arg(2, 1), Arg(2, 0)], 1),
+        Sample((Arg(2), Arg(3)), -1),
+        Sample([Arg(0), Arg(2, 2)]),
+        Sample([Arg(3)]),
+    ],
+)
 
 
 def concat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | None = None) -> Tensor:
@@ -196,10 +213,22 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("stack", out, result)
 
 
-STACK = Op("stack", lambda xp, xs, /, dim: xp.stack(xs, dim), variadic=True, kind=LINEAR, diff=("xs",), complex=True,
-           vjp=lambda xp, g, dim, needs: tuple([xp.select(g, dim, i) if need else None for i, need in enumerate(needs)]),
-           samples=[Sample([Arg(2, 3), Arg(2, 3)]), Sample([Arg(2, 3)] * 3, 1), Sample([Arg(2), Arg(2)], -1), Sample([Arg(), Arg()])],
-           layout=DENSE)  # fmt: skip
+STACK = Op(
+    "stack",
+    lambda xp, xs, /, dim: xp.stack(xs, dim),
+    variadic=True,
+    kind=LINEAR,
+    diff=("xs",),
+    complex=True,
+    vjp=lambda xp, g, dim, needs: tuple([xp.select(g, dim, i) if need else None for i, need in enumerate(needs)]),
+    samples=[
+        Sample([Arg(2, 3), Arg(2, 3)]),
+        Sample([Arg(2, 3)] * 3, 1),
+        Sample([Arg(2), Arg(2)], -1),
+        Sample([Arg(), Arg()]),
+    ],
+    layout=DENSE,
+)
 
 
 def hstack(tensors: Any, *, out: Tensor | None = None) -> Tensor:
@@ -311,8 +340,16 @@ def _block_diag_vjp(xp: Any, g: Any, xs_shape: tuple, needs: tuple) -> tuple:
     return tuple(found)
 
 
-BLOCK_DIAG = Op("block_diag", lambda xp, xs: xp.block_diag(xs), vjp=_block_diag_vjp, diff=("xs",), variadic=True, kind=LINEAR, complex=True,
-                samples=[Sample(Arg(2, 3), Arg(1, 2)), Sample(Arg(2), Arg(), Arg(2, 1)), Sample(Arg(2, 2))])  # fmt: skip
+BLOCK_DIAG = Op(
+    "block_diag",
+    lambda xp, xs: xp.block_diag(xs),
+    vjp=_block_diag_vjp,
+    diff=("xs",),
+    variadic=True,
+    kind=LINEAR,
+    complex=True,
+    samples=[Sample(Arg(2, 3), Arg(1, 2)), Sample(Arg(2), Arg(), Arg(2, 1)), Sample(Arg(2, 2))],
+)
 
 
 # -- grids and choices -------------------------------------------------------------------------------------------------
@@ -357,8 +394,16 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
     shape = [0] * len(tensors)
     for place, x in zip(places, tensors, strict=True):
         shape[place] = x._data.size
-    return tuple([viewed(EXPAND, viewed(RESHAPE, x, (tuple([x._data.size if d == place else 1 for d in range(len(shape))]),)), (tuple(shape),))
-                  for place, x in zip(places, tensors, strict=True)])  # fmt: skip
+    return tuple(
+        [
+            viewed(
+                EXPAND,
+                viewed(RESHAPE, x, (tuple([x._data.size if d == place else 1 for d in range(len(shape))]),)),
+                (tuple(shape),),
+            )
+            for place, x in zip(places, tensors, strict=True)
+        ]
+    )
 
 
 declare(
@@ -433,8 +478,10 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
     """
     times = sizes("repeat", repeats)
     if len(times) < self._data.ndim:
-        raise RuntimeError("repeat: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
-                           f"{list(times)} for {self._data.ndim} dimensions")  # fmt: skip
+        raise RuntimeError(
+            "repeat: Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor: "
+            f"{list(times)} for {self._data.ndim} dimensions"
+        )
     if any(t < 0 for t in times):
         lead = (1,) * (len(times) - self._data.ndim)
         shape = [n * t for n, t in zip((*lead, *self._data.shape), times, strict=True)]
@@ -451,8 +498,15 @@ def _repeat_x(xp: Any, g: Any, x_shape: tuple, times: tuple) -> Any:
     return xp.reshape(xp.sum(xp.reshape(g, pairs), tuple(range(0, len(pairs), 2)), False) if pairs else g, x_shape)
 
 
-REPEAT = Op("repeat", lambda xp, x, /, times: xp.repeat(x, times), kind=LINEAR, x=_repeat_x, path="Tensor.repeat", complex=True,
-            samples=[Sample(Arg(2, 3), 2, 1), Sample(Arg(3), (2, 2)), Sample(Arg(), 3), Sample(Arg(2), 0)])  # fmt: skip
+REPEAT = Op(
+    "repeat",
+    lambda xp, x, /, times: xp.repeat(x, times),
+    kind=LINEAR,
+    x=_repeat_x,
+    path="Tensor.repeat",
+    complex=True,
+    samples=[Sample(Arg(2, 3), 2, 1), Sample(Arg(3), (2, 2)), Sample(Arg(), 3), Sample(Arg(2), 0)],
+)
 
 
 def tile(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
@@ -520,8 +574,10 @@ def repeat_interleave(
         raise RuntimeError(f"repeat_interleave: repeats must be 0-dim or 1-dim tensor, got {times.ndim} dimensions")
     times = _counts(times.reshape(-1))
     if times.size not in (1, shape[d]):
-        raise RuntimeError(f"repeat_interleave: repeats must have the same size as input along dim, but got repeats.size(0) = {times.size} "
-                           f"and input.size({d}) = {shape[d]}")  # fmt: skip
+        raise RuntimeError(
+            f"repeat_interleave: repeats must have the same size as input along dim, but got repeats.size(0) = {times.size} "
+            f"and input.size({d}) = {shape[d]}"
+        )
     total = int(times.sum()) * (shape[d] if times.size == 1 else 1)
     if output_size is not None and output_size != total:
         raise RuntimeError(
@@ -542,8 +598,17 @@ def _counts(times: Any) -> Any:
     return times
 
 
-declare("repeat_interleave", [Sample(Arg(2, 3), 2), Sample(Arg(2, 3), 2, 1), Sample(Arg(3), ints([1, 0, 2]), 0),
-                              Sample(Arg(), 2), Sample(Arg(2, 2), ints([2]), dim=0)], complex=True)  # fmt: skip
+declare(
+    "repeat_interleave",
+    [
+        Sample(Arg(2, 3), 2),
+        Sample(Arg(2, 3), 2, 1),
+        Sample(Arg(3), ints([1, 0, 2]), 0),
+        Sample(Arg(), 2),
+        Sample(Arg(2, 2), ints([2]), dim=0),
+    ],
+    complex=True,
+)
 
 
 # -- turned ------------------------------------------------------------------------------------------------------------
@@ -567,9 +632,21 @@ def flip(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     return unary(FLIP, input, (tuple(wanted),))
 
 
-FLIP = Op("flip", lambda xp, x, /, dims: xp.flip(x, dims), kind=LINEAR, x=lambda xp, g, dims: xp.flip(g, dims), complex=True,
-          samples=[Sample(Arg(2, 3), (0,)), Sample(Arg(2, 3), [0, -1]), Sample(Arg(2), ()), Sample(Arg(), ()), Sample(Arg(0, 2), (0,))],
-          layout=FIRST)  # fmt: skip
+FLIP = Op(
+    "flip",
+    lambda xp, x, /, dims: xp.flip(x, dims),
+    kind=LINEAR,
+    x=lambda xp, g, dims: xp.flip(g, dims),
+    complex=True,
+    samples=[
+        Sample(Arg(2, 3), (0,)),
+        Sample(Arg(2, 3), [0, -1]),
+        Sample(Arg(2), ()),
+        Sample(Arg(), ()),
+        Sample(Arg(0, 2), (0,)),
+    ],
+    layout=FIRST,
+)
 
 
 def fliplr(input: Tensor) -> Tensor:
@@ -614,10 +691,21 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     return unary(ROLL, input, (by, tuple([one_dim("roll", input._data.ndim, d) for d in along])))
 
 
-ROLL = Op("roll", lambda xp, x, /, shifts, dims: xp.roll(x, shifts, dims), kind=LINEAR,
-          x=lambda xp, g, shifts, dims: xp.roll(g, tuple([-s for s in shifts]), dims),
-          samples=[Sample(Arg(2, 3), 1), Sample(Arg(2, 3), 1, 1), Sample(Arg(4), -6, 0), Sample(Arg(3, 4), (1, -2), (0, 1)), Sample(Arg(0, 2), 1, 0)],
-          complex=True, layout=DENSE)  # fmt: skip
+ROLL = Op(
+    "roll",
+    lambda xp, x, /, shifts, dims: xp.roll(x, shifts, dims),
+    kind=LINEAR,
+    x=lambda xp, g, shifts, dims: xp.roll(g, tuple([-s for s in shifts]), dims),
+    samples=[
+        Sample(Arg(2, 3), 1),
+        Sample(Arg(2, 3), 1, 1),
+        Sample(Arg(4), -6, 0),
+        Sample(Arg(3, 4), (1, -2), (0, 1)),
+        Sample(Arg(0, 2), 1, 0),
+    ],
+    complex=True,
+    layout=DENSE,
+)
 
 
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
@@ -650,9 +738,20 @@ def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     return unary(ROT90, input, (k % 4, where))
 
 
-ROT90 = Op("rot90", lambda xp, x, /, k, dims: xp.rot90(x, k, dims), kind=LINEAR, x=lambda xp, g, k, dims: xp.rot90(g, -k, dims),
-           samples=[Sample(Arg(2, 3)), Sample(Arg(2, 3), 2), Sample(Arg(2, 3), -1, (1, 0)), Sample(Arg(2, 3, 2), 3, (0, 2)), Sample(Arg(2, 2), 4)],
-           complex=True)  # fmt: skip
+ROT90 = Op(
+    "rot90",
+    lambda xp, x, /, k, dims: xp.rot90(x, k, dims),
+    kind=LINEAR,
+    x=lambda xp, g, k, dims: xp.rot90(g, -k, dims),
+    samples=[
+        Sample(Arg(2, 3)),
+        Sample(Arg(2, 3), 2),
+        Sample(Arg(2, 3), -1, (1, 0)),
+        Sample(Arg(2, 3, 2), 3, (0, 2)),
+        Sample(Arg(2, 2), 4),
+    ],
+    complex=True,
+)
 
 
 class JoiningMethods:

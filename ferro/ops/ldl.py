@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 __all__ = []
 
-_SINGULAR = ("D[{i},{i}] is zero: the factorization is complete, but using it on ldl_solve would result in a division by zero. "
-             "If you still want it, call linalg.ldl_factor_ex(A)")  # fmt: skip
+_SINGULAR = (
+    "D[{i},{i}] is zero: the factorization is complete, but using it on ldl_solve would result in a division by zero. "
+    "If you still want it, call linalg.ldl_factor_ex(A)"
+)
 
 
 @in_full_precision
@@ -144,8 +146,14 @@ def _by_lapack(x: Any) -> list:
     return [np.tril(results[0]), *results[1:]]
 
 
-LDL_FACTOR = Op("linalg.ldl_factor_ex", lambda xp, x, /, hermitian: xp.ldl_factor(x, hermitian), outputs=("ld", "pivots", "info"),
-                nondiff=("pivots", "info"), x=_ldl_x, weight=50.0)  # fmt: skip
+LDL_FACTOR = Op(
+    "linalg.ldl_factor_ex",
+    lambda xp, x, /, hermitian: xp.ldl_factor(x, hermitian),
+    outputs=("ld", "pivots", "info"),
+    nondiff=("pivots", "info"),
+    x=_ldl_x,
+    weight=50.0,
+)
 declare("linalg.ldl_factor_ex", _SYMMETRIC, complex=True, reference=_by_lapack)
 declare("linalg.ldl_factor", _SYMMETRIC, complex=True, reference=lambda x: _by_lapack(x)[:2])
 
@@ -155,8 +163,12 @@ def ldl_multipliers(ld: Any, pivots: Any, inverse: bool) -> Any:
     return apply(MULTIPLIERS, (ld, pivots), (inverse,))
 
 
-MULTIPLIERS = Op("linalg.ldl_multipliers", lambda xp, ld, pivots, /, inverse: xp.ldl_multipliers(ld, pivots, inverse), kind=LINEAR,
-                 ld=lambda xp, g, pivots, inverse: xp.ldl_multipliers(g, pivots, not inverse))  # fmt: skip
+MULTIPLIERS = Op(
+    "linalg.ldl_multipliers",
+    lambda xp, ld, pivots, /, inverse: xp.ldl_multipliers(ld, pivots, inverse),
+    kind=LINEAR,
+    ld=lambda xp, g, pivots, inverse: xp.ldl_multipliers(g, pivots, not inverse),
+)
 
 
 def ldl_blocks(pivots: Any) -> tuple:
@@ -204,12 +216,16 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
     if p.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: Expected pivots to be integers, got {FROM_NUMPY[p.dtype]}")
     if p.shape != LD._data.shape[:-1]:
-        raise RuntimeError(f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
-                           f"{list(p.shape)} and LD with shape {list(LD._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
+            f"{list(p.shape)} and LD with shape {list(LD._data.shape)}"
+        )
     sizes = np.abs(plain(p))
     if sizes.size and (sizes.min() < 1 or sizes.max() > p.shape[-1]):
-        raise RuntimeError(f"{name}: pivots must lie between 1 and {p.shape[-1]} or between -{p.shape[-1]} and -1; "
-                           "use the pivots that linalg.ldl_factor returns")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: pivots must lie between 1 and {p.shape[-1]} or between -{p.shape[-1]} and -1; "
+            "use the pivots that linalg.ldl_factor returns"
+        )
     if plain((p < 0) != ldl_blocks(pivots)[1]._data).any():
         raise RuntimeError(f"{name}: negative pivots must come in twos; use the pivots that linalg.ldl_factor returns")
     n = p.shape[-1]
@@ -235,5 +251,13 @@ def _by_elimination(ld: Any, pivots: Any, b: Any) -> Any:
 
 
 _FACTORS = [Arg(3, 3, low=0.5), Arg(values=[-2, -2, 3], dtype="int32")]
-declare("linalg.ldl_solve", [Sample(*_FACTORS, Arg(3, 2)), Sample(*_FACTORS, Arg(3, 1), hermitian=True, complex=False),
-                             Sample(Arg(0, 0), Arg(0, dtype="int32"), Arg(0, 2))], complex=True, reference=_by_elimination)  # fmt: skip
+declare(
+    "linalg.ldl_solve",
+    [
+        Sample(*_FACTORS, Arg(3, 2)),
+        Sample(*_FACTORS, Arg(3, 1), hermitian=True, complex=False),
+        Sample(Arg(0, 0), Arg(0, dtype="int32"), Arg(0, 2)),
+    ],
+    complex=True,
+    reference=_by_elimination,
+)

@@ -52,8 +52,15 @@ def _tolerances(name: str, a: Any, atol: Any, rtol: Any) -> tuple:
 
 
 @in_full_precision
-def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
-         out: Tensor | None = None) -> Tensor:  # fmt: skip
+def pinv(
+    A: Tensor,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """The pseudo-inverse P of matrices, (..., n, m).
 
     - `A` (Tensor): (..., m, n)
@@ -103,29 +110,47 @@ def _pinv_x(xp: Any, g: Any, x: Any, out: Any) -> Any:
     p, ph, gh = out, adjoint(out), adjoint(g)
     if x.shape[-2] >= x.shape[-1]:
         inner = xp.matmul(p, gh)
-        return (xp.matmul(gh - xp.matmul(x, inner), xp.matmul(p, ph))
-                + xp.matmul(ph, inner - xp.matmul(xp.matmul(inner, p), x) - xp.matmul(g, ph)))  # fmt: skip
+        return xp.matmul(gh - xp.matmul(x, inner), xp.matmul(p, ph)) + xp.matmul(
+            ph, inner - xp.matmul(xp.matmul(inner, p), x) - xp.matmul(g, ph)
+        )
     inner = xp.matmul(gh, p)
-    return (xp.matmul(inner - xp.matmul(x, xp.matmul(p, inner)) - xp.matmul(ph, g), ph)
-            + xp.matmul(xp.matmul(ph, p), gh - xp.matmul(inner, x)))  # fmt: skip
+    return xp.matmul(inner - xp.matmul(x, xp.matmul(p, inner)) - xp.matmul(ph, g), ph) + xp.matmul(
+        xp.matmul(ph, p), gh - xp.matmul(inner, x)
+    )
 
 
-PINV = Op("linalg.pinv", lambda xp, x, /, atol, rtol, hermitian: xp.pseudo_inverse(x, atol, rtol, hermitian), x=_pinv_x,
-          weight=1000.0, samples=[*map(Sample, MATRICES), Sample(MATRICES[0], rtol=0.01), Sample(MATRICES[0], 0.01)],
-          complex=True)  # fmt: skip
+PINV = Op(
+    "linalg.pinv",
+    lambda xp, x, /, atol, rtol, hermitian: xp.pseudo_inverse(x, atol, rtol, hermitian),
+    x=_pinv_x,
+    weight=1000.0,
+    samples=[*map(Sample, MATRICES), Sample(MATRICES[0], rtol=0.01), Sample(MATRICES[0], 0.01)],
+    complex=True,
+)
 declare("pinverse", [Sample(a) for a in MATRICES], complex=True)
 
 
-singular("linalg.pinv", "deficient rank", Sample(Arg(values=[[1.0, 1.0], [1.0, 1.0]])),
-         "the derivative along the matrices of the same rank; the pseudo-inverse is not continuous in the other directions")  # fmt: skip
+singular(
+    "linalg.pinv",
+    "deficient rank",
+    Sample(Arg(values=[[1.0, 1.0], [1.0, 1.0]])),
+    "the derivative along the matrices of the same rank; the pseudo-inverse is not continuous in the other directions",
+)
 
 
 # -- ranks -------------------------------------------------------------------------------------------------------------
 
 
 @in_full_precision
-def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None,
-                out: Tensor | None = None) -> Tensor:  # fmt: skip
+def matrix_rank(
+    A: Tensor,
+    tol: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """How many singular values are above max(atol, rtol s₁), as int64.
 
     - `A` (Tensor): (..., m, n)
@@ -152,9 +177,17 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     return into(name, out, wrap(as_array(xp.count_above(sizes, absolute, relative))))
 
 
-declare("linalg.matrix_rank", [*map(Sample, MATRICES), Sample(MATRICES[0], atol=1.5), Sample(Arg(values=[[1.0, 1.0], [1.0, 1.0]])),
-                               Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]]), hermitian=True)],
-        complex=True, differentiable=False)  # fmt: skip
+declare(
+    "linalg.matrix_rank",
+    [
+        *map(Sample, MATRICES),
+        Sample(MATRICES[0], atol=1.5),
+        Sample(Arg(values=[[1.0, 1.0], [1.0, 1.0]])),
+        Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]]), hermitian=True),
+    ],
+    complex=True,
+    differentiable=False,
+)
 
 
 # -- least squares -----------------------------------------------------------------------------------------------------
@@ -189,8 +222,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     if not t:
         raise RuntimeError(f"{name}: other must have at least 1 dimension.")
     if not 0 <= len(s) - len(t) <= 1:
-        raise RuntimeError(f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1, "
-                           f"got shapes {list(s)} and {list(t)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1, "
+            f"got shapes {list(s)} and {list(t)}"
+        )
     one_dtype(name, A, B)
     vector = len(t) == 1 or (len(s) - 1 == len(t) and s[:-1] == t)
     if vector:
@@ -234,14 +269,27 @@ def _lstsq_vjp(
     return ga, gb
 
 
-_SYSTEMS = [(Arg(4, 2, make=spread_matrix), Arg(4, 3)), (Arg(2, 4, make=spread_matrix), Arg(2, 3)),
-            (Arg(3, 3, make=spread_matrix), Arg(3)), (Arg(2, 3, 2, make=spread_matrix), Arg(2, 3)),
-            (Arg(1, 3, 2, make=spread_matrix), Arg(2, 3, 1)), (Arg(0, 3, 2), Arg(0, 3, 1))]  # fmt: skip
+_SYSTEMS = [
+    (Arg(4, 2, make=spread_matrix), Arg(4, 3)),
+    (Arg(2, 4, make=spread_matrix), Arg(2, 3)),
+    (Arg(3, 3, make=spread_matrix), Arg(3)),
+    (Arg(2, 3, 2, make=spread_matrix), Arg(2, 3)),
+    (Arg(1, 3, 2, make=spread_matrix), Arg(2, 3, 1)),
+    (Arg(0, 3, 2), Arg(0, 3, 1)),
+]
 
-LSTSQ = Op("linalg.lstsq", lambda xp, a, b, /, rcond, driver: xp.lstsq(a, b, rcond, driver),
-           outputs=("solution", "residuals", "rank", "singular_values"), nondiff=("rank", "singular_values"), aux=("u", "inverse", "vh"),
-           vjp=_lstsq_vjp, diff=("a", "b"), weight=1000.0, complex=True,
-           samples=[Sample(a, b, driver=d) for d in DRIVERS for a, b in _SYSTEMS])  # fmt: skip
+LSTSQ = Op(
+    "linalg.lstsq",
+    lambda xp, a, b, /, rcond, driver: xp.lstsq(a, b, rcond, driver),
+    outputs=("solution", "residuals", "rank", "singular_values"),
+    nondiff=("rank", "singular_values"),
+    aux=("u", "inverse", "vh"),
+    vjp=_lstsq_vjp,
+    diff=("a", "b"),
+    weight=1000.0,
+    complex=True,
+    samples=[Sample(a, b, driver=d) for d in DRIVERS for a, b in _SYSTEMS],
+)
 
 
 class LeastSquaresMethods:

@@ -25,16 +25,23 @@ if TYPE_CHECKING:
 
 __all__ = ["set_default_tensor_type"]
 
-_CHOICES = ("(*, torch.device device = None)", "(torch.Storage storage)", "(Tensor other)",
-            "(tuple of ints size, *, torch.device device = None)", "(object data, *, torch.device device = None)")  # fmt: skip
+_CHOICES = (
+    "(*, torch.device device = None)",
+    "(torch.Storage storage)",
+    "(Tensor other)",
+    "(tuple of ints size, *, torch.device device = None)",
+    "(object data, *, torch.device device = None)",
+)
 
 
 def _combination(args: tuple, kwargs: dict) -> TypeError:
     given = ", ".join([type(a).__name__ for a in args])
     given += ", " * bool(args and kwargs) + "".join([f"{k}={type(v).__name__}, " for k, v in kwargs.items()])
     shown = "".join([f"\n * {choice}" for choice in _CHOICES])
-    return TypeError(f"new() received an invalid combination of arguments - got ({given}), "
-                     f"but expected one of:{shown}\nUse tensor() for data and empty() for sizes.")  # fmt: skip
+    return TypeError(
+        f"new() received an invalid combination of arguments - got ({given}), "
+        f"but expected one of:{shown}\nUse tensor() for data and empty() for sizes."
+    )
 
 
 def legacy(dtype: dtypes.dtype | None, args: tuple, kwargs: dict, cls: Any = None) -> Any:
@@ -83,8 +90,10 @@ def _of_tensor(dtype: dtypes.dtype | None, given: Any, cls: Any) -> Any:
     """Another name of a tensor, which shares its memory and its history."""
     if dtype is not None and given.dtype is not dtype:
         names = [d.name for d in (dtype, given.dtype)]
-        raise TypeError(f"new(): expected TensorOptions(dtype={names[0]}, device=cpu, layout=Strided) "
-                        f"(got TensorOptions(dtype={names[1]}, device=cpu, layout=Strided)); cast it with .to()")  # fmt: skip
+        raise TypeError(
+            f"new(): expected TensorOptions(dtype={names[0]}, device=cpu, layout=Strided) "
+            f"(got TensorOptions(dtype={names[1]}, device=cpu, layout=Strided)); cast it with .to()"
+        )
     alias = given[...]
     if cls is None or cls is type(alias):
         return alias
@@ -170,8 +179,10 @@ def set_default_tensor_type(t: Any) -> None:
     dtype = dtype_named(t) if isinstance(t, (str, TensorType)) or t is backend.tensor_class else None
     if dtype is None or not dtype.is_floating_point:
         raise TypeError(f"invalid type object: only floating-point types are supported as the default type, got {t!r}")
-    warn_once("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
-              "torch.set_default_device() as alternatives.")  # fmt: skip
+    warn_once(
+        "torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use torch.set_default_dtype() and "
+        "torch.set_default_device() as alternatives."
+    )
     dtypes.set_default_dtype(dtype)
 
 
@@ -188,8 +199,10 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
     if dtype is None:
         return f"torch.{type_name(dtypes.FROM_NUMPY[self._data.dtype])}Tensor"
     if _on_gpu(dtype):
-        raise RuntimeError(f"Cannot initialize CUDA without ATen_cuda library: type({dtype!r}): ferro computes on the CPU, leave "
-                           "`cuda` out")  # fmt: skip
+        raise RuntimeError(
+            f"Cannot initialize CUDA without ATen_cuda library: type({dtype!r}): ferro computes on the CPU, leave "
+            "`cuda` out"
+        )
     if dtype in (int, float, bool, complex):
         raise ValueError(f"invalid type: {dtype.__name__!r}; expected a dtype, or a name such as 'torch.FloatTensor'")
     if not isinstance(dtype, (str, type, dtypes.dtype)):

@@ -32,8 +32,15 @@ def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_
     return t
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-               memory_format: Any = None) -> Tensor:  # fmt: skip
+def zeros_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """A tensor of zeros in the shape of another.
 
     - `input` (Tensor): has the shape
@@ -59,8 +66,15 @@ def zeros_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: 
     return t
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-              memory_format: Any = None) -> Tensor:  # fmt: skip
+def ones_like(
+    input: Tensor,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """A tensor of ones in the shape of another.
 
     - `input` (Tensor): has the shape
@@ -84,8 +98,16 @@ def ones_like(input: Tensor, *, dtype: Any = None, layout: Any = None, device: A
     return t
 
 
-def new_zeros(self: Tensor, *shape: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-              pin_memory: bool = False) -> Tensor:  # fmt: skip
+def new_zeros(
+    self: Tensor,
+    *shape: Any,
+    size: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A tensor of zeros with this tensor's dtype.
 
     - `self` (Tensor): has the dtype

@@ -97,13 +97,16 @@ def cross_entropy_again(g: Tensor, x: Tensor, target: Tensor, weight: Tensor | N
 
 def _fwd(xp: Any, x: Any, w: Any, b: Any, target: Any, weights: Any, rows: int, ignore_index: int) -> Any:
     """The loss of each row."""
-    found = [xp.cross_entropy(xp.linear(x[p], w, b), target[p], weights, ignore_index, "none", 0.0)[0]
-             for p in _parts(x.shape[0], rows)]  # fmt: skip
+    found = [
+        xp.cross_entropy(xp.linear(x[p], w, b), target[p], weights, ignore_index, "none", 0.0)[0]
+        for p in _parts(x.shape[0], rows)
+    ]
     return xp.cat(found, 0)
 
 
-def _vjp(xp: Any, g: Any, x: Any, w: Any, b: Any, target: Any, weights: Any, rows: int, ignore_index: int,
-         needs: tuple) -> tuple:  # fmt: skip
+def _vjp(
+    xp: Any, g: Any, x: Any, w: Any, b: Any, target: Any, weights: Any, rows: int, ignore_index: int, needs: tuple
+) -> tuple:
     """The gradients by input, weight and bias; the logits of each part are computed anew."""
     by_x, by_w, by_b = [], None, None
     for p in _parts(x.shape[0], rows):
@@ -120,14 +123,26 @@ def _vjp(xp: Any, g: Any, x: Any, w: Any, b: Any, target: Any, weights: Any, row
 
 
 LINEAR_CROSS_ENTROPY = Op(
-    "linear_cross_entropy", diff=("x", "w", "b"), weight=100.0, vjp=_vjp,
-    forward=lambda xp, x, w, b, target, weights, /, rows, ignore_index:
-        _fwd(xp, x, w, b, target, weights, rows, ignore_index),
-)  # fmt: skip
+    "linear_cross_entropy",
+    diff=("x", "w", "b"),
+    weight=100.0,
+    vjp=_vjp,
+    forward=lambda xp, x, w, b, target, weights, /, rows, ignore_index: _fwd(
+        xp, x, w, b, target, weights, rows, ignore_index
+    ),
+)
 
 
-def _in_parts(input: Tensor, w: Tensor, b: Any, target: Tensor, weight: Any, reduction: str, ignore_index: int,
-              options: LinearCrossEntropyOptions) -> Tensor:  # fmt: skip
+def _in_parts(
+    input: Tensor,
+    w: Tensor,
+    b: Any,
+    target: Tensor,
+    weight: Any,
+    reduction: str,
+    ignore_index: int,
+    options: LinearCrossEntropyOptions,
+) -> Tensor:
     """The loss for a batch (N, F), class indices (N) and a weight matrix."""
     count, features = input._data.shape
     rows = options.rows(count, features, w._data.shape[0])
@@ -168,10 +183,18 @@ def _check(name: str, input: Any, weight: Any, bias: Any) -> tuple:
     return w[:-1]
 
 
-def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
-                         weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
-                         label_smoothing: float = 0.0,
-                         options: LinearCrossEntropyOptions | None = None) -> Tensor:  # fmt: skip
+def linear_cross_entropy(
+    input: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    *,
+    linear_bias: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    options: LinearCrossEntropyOptions | None = None,
+) -> Tensor:
     """cross_entropy(linear(input, linear_weight, linear_bias), target), without all logits at once on request.
 
     - `input` (Tensor): (N, F) or (F)
@@ -208,8 +231,10 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
             batch = input._data.ndim == 2
             x, t = (input, target) if batch else (input.unsqueeze(0), target.unsqueeze(0))
             if t._data.shape != x._data.shape[:1]:
-                raise ValueError(f"{name}: Expected input batch_size ({len(x._data)}) to match target batch_size, got "
-                                 f"target of shape {list(target._data.shape)}")  # fmt: skip
+                raise ValueError(
+                    f"{name}: Expected input batch_size ({len(x._data)}) to match target batch_size, got "
+                    f"target of shape {list(target._data.shape)}"
+                )
             same_dtype(name, input=x, weight=linear_weight, bias=linear_bias)
             reduction = reduction_of(name, reduction)
             loss = _in_parts(x, linear_weight, linear_bias, t, weight, reduction, ignore_index, options)
@@ -226,12 +251,18 @@ def linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *
         linear_bias = None if linear_bias is None else linear_bias.reshape(math.prod(sizes))
     logits = linear(input, linear_weight, linear_bias)
     logits = logits.reshape(shape) if len(sizes) > 1 else logits
-    return cross_entropy(logits, target, weight=weight, reduction=reduction, ignore_index=ignore_index,
-                         label_smoothing=label_smoothing)  # fmt: skip
+    return cross_entropy(
+        logits, target, weight=weight, reduction=reduction, ignore_index=ignore_index, label_smoothing=label_smoothing
+    )
 
 
 _classes: Any = {"dtype": "int64", "low": 0, "high": 4}
-declare("nn.functional.linear_cross_entropy", [
-    Sample(Arg(5, 3), Arg(4, 3), Arg(5, **_classes), linear_bias=Arg(4)), Sample(Arg(3), Arg(4, 3), Arg(**_classes)),
-    Sample(Arg(2, 3), Arg(4, 2, 3), Arg(2, 2, **_classes), linear_bias=Arg(4, 2), reduction="none"),
-    Sample(Arg(2, 3), Arg(4, 3), Arg(2, 4, low=0.1), label_smoothing=0.1, reduction="sum")])  # fmt: skip
+declare(
+    "nn.functional.linear_cross_entropy",
+    [
+        Sample(Arg(5, 3), Arg(4, 3), Arg(5, **_classes), linear_bias=Arg(4)),
+        Sample(Arg(3), Arg(4, 3), Arg(**_classes)),
+        Sample(Arg(2, 3), Arg(4, 2, 3), Arg(2, 2, **_classes), linear_bias=Arg(4, 2), reduction="none"),
+        Sample(Arg(2, 3), Arg(4, 3), Arg(2, 4, low=0.1), label_smoothing=0.1, reduction="sum"),
+    ],
+)

@@ -49,8 +49,16 @@ def _pair(name: str, input: Tensor, target: Tensor) -> list:
     return [x, y] if x._data.dtype is y._data.dtype else promote(x, y)
 
 
-def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: list, kind: str,
-                factor: Callable = lambda parameter: 1.0, complex: bool = False) -> Op:  # fmt: skip
+def _difference(
+    name: str,
+    loss: Callable,
+    slope: Callable,
+    path: str,
+    samples: list,
+    kind: str,
+    factor: Callable = lambda parameter: 1.0,
+    complex: bool = False,
+) -> Op:
     """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y,
     parameter)``; both are ``factor(parameter)`` times those that `kind` names: "square", "absolute" or "huber".
     """
@@ -75,8 +83,10 @@ def _difference(name: str, loss: Callable, slope: Callable, path: str, samples: 
 def _weighted(name: str, input: Tensor, weight: Tensor, loss: Tensor, reduction: str) -> Tensor:
     """The reduction with a weight for each element: the mean divides by the sum of the weights."""
     if weight._data.shape != input._data.shape:
-        raise ValueError(f"{name}: Weights and input must have the same size, got "
-                         f"{list(weight._data.shape)} and {list(input._data.shape)}")  # fmt: skip
+        raise ValueError(
+            f"{name}: Weights and input must have the same size, got "
+            f"{list(weight._data.shape)} and {list(input._data.shape)}"
+        )
     loss = loss * weight
     return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, reduction)
 
@@ -87,8 +97,14 @@ def _samples(*parameters: dict) -> list[Sample]:
     return found + [Sample(Arg(3, 4), Arg(3, 4), **p) for p in parameters]
 
 
-def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-             reduction: str = "mean", weight: Tensor | None = None) -> Tensor:  # fmt: skip
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
     """The mean squared error (x - y)², reduced.
 
     - `input`, `target` (Tensor): x and y, floating, of one shape; other shapes broadcast with a warning
@@ -117,13 +133,25 @@ def mse_loss(input: Tensor, target: Tensor, size_average: bool | None = None, re
     return apply(MSE, (x, y), (reduction, 0))
 
 
-MSE = _difference("mse_loss", lambda xp, d, _: d * d, lambda xp, g, d, _: d * (g * 2), kind="square",
-                  factor=lambda _: 1.0, path="nn.functional.mse_loss",
-                  samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))])  # fmt: skip
+MSE = _difference(
+    "mse_loss",
+    lambda xp, d, _: d * d,
+    lambda xp, g, d, _: d * (g * 2),
+    kind="square",
+    factor=lambda _: 1.0,
+    path="nn.functional.mse_loss",
+    samples=[*_samples(), Sample(Arg(3, 4), Arg(3, 4), weight=Arg(3, 4, low=0.1))],
+)
 
 
-def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-            reduction: str = "mean", weight: Tensor | None = None) -> Tensor:  # fmt: skip
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
     """The mean absolute error |x - y|, reduced. The derivative is sign(x - y), 0 at x = y.
 
     - `input`, `target` (Tensor): x and y, real or complex, of one shape; other shapes broadcast with a warning
@@ -155,17 +183,28 @@ def l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, red
     return apply(L1, (x, y), (reduction, 0))
 
 
-L1 = _difference("l1_loss", lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sgn(d), kind="absolute", complex=True,
-                 path="nn.functional.l1_loss",
-                 samples=[*_samples(),
-                          Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.5]), smooth=False)])  # fmt: skip
+L1 = _difference(
+    "l1_loss",
+    lambda xp, d, _: xp.abs(d),
+    lambda xp, g, d, _: g * xp.sgn(d),
+    kind="absolute",
+    complex=True,
+    path="nn.functional.l1_loss",
+    samples=[*_samples(), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.5]), smooth=False)],
+)
 singular(
     "nn.functional.l1_loss", "x = y", Sample(Arg(values=[1.0]), Arg(values=[1.0])), "of the subgradients the smallest"
 )
 
 
-def smooth_l1_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-                   reduction: str = "mean", beta: float = 1.0) -> Tensor:  # fmt: skip
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
     """d² / (2 beta) where |d| = |x - y| < beta, else |d| - beta / 2. The derivative is d / beta or sign(d).
 
     - `input`, `target` (Tensor): x and y, floating, of one shape; other shapes broadcast with a warning
@@ -197,11 +236,18 @@ def _smooth_l1(xp: Any, d: Any, beta: float) -> Any:
     return _huber(xp, d, beta) * (1 / beta)
 
 
-SMOOTH_L1 = _difference("smooth_l1_loss", _smooth_l1, kind="huber", factor=lambda beta: 1 / beta, path="nn.functional.smooth_l1_loss",
-                        slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) >= beta, xp.sgn(d), d * (1 / beta)),
-                        samples=[*_samples({"beta": 0.5}, {"beta": 0.0}),
-                                 Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),
-                                        smooth=False)])  # fmt: skip
+SMOOTH_L1 = _difference(
+    "smooth_l1_loss",
+    _smooth_l1,
+    kind="huber",
+    factor=lambda beta: 1 / beta,
+    path="nn.functional.smooth_l1_loss",
+    slope=lambda xp, g, d, beta: g * xp.where(xp.abs(d) >= beta, xp.sgn(d), d * (1 / beta)),
+    samples=[
+        *_samples({"beta": 0.5}, {"beta": 0.0}),
+        Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]), smooth=False),
+    ],
+)
 singular(
     "nn.functional.smooth_l1_loss",
     "|x - y| = beta",
@@ -249,17 +295,27 @@ def _huber(xp: Any, d: Any, delta: float) -> Any:
     return near * (size - near * 0.5)
 
 
-HUBER = _difference("huber_loss", _huber, kind="huber", path="nn.functional.huber_loss",
-                    slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) >= delta, xp.sgn(d) * delta, d),
-                    samples=[*_samples({"delta": 0.5}),
-                             Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]),
-                                    smooth=False)])  # fmt: skip
+HUBER = _difference(
+    "huber_loss",
+    _huber,
+    kind="huber",
+    path="nn.functional.huber_loss",
+    slope=lambda xp, g, d, delta: g * xp.where(xp.abs(d) >= delta, xp.sgn(d) * delta, d),
+    samples=[*_samples({"delta": 0.5}), Sample(Arg(values=[1.0, 2.0, 3.0]), Arg(values=[1.0, 1.0, 4.0]), smooth=False)],
+)
 
 
 @in_full_precision
-def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full: bool = False,
-                     size_average: bool | None = None, eps: float = 1e-8, reduce: bool | None = None,
-                     reduction: str = "mean") -> Tensor:  # fmt: skip
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """Minus the log-likelihood of Poisson counts y, up to log y!: eˣ - y x, or x - y log(x + eps) without `log_input`.
 
     - `input` (Tensor): x, the logarithm of the expected counts, or these themselves
@@ -293,14 +349,19 @@ def poisson_nll_loss(input: Tensor, target: Tensor, log_input: bool = True, full
     return reduced(loss, reduction)
 
 
-declare("nn.functional.poisson_nll_loss",
-        [Sample(Arg(3, 4), Arg(3, 4, low=0.1, high=4)),
-         Sample(Arg(5), Arg(5, low=0.1, high=4), full=True, reduction="sum"),
-         Sample(Arg(3, 4, low=0.1), Arg(3, 4, low=0.1), log_input=False, reduction="none")])  # fmt: skip
+declare(
+    "nn.functional.poisson_nll_loss",
+    [
+        Sample(Arg(3, 4), Arg(3, 4, low=0.1, high=4)),
+        Sample(Arg(5), Arg(5, low=0.1, high=4), full=True, reduction="sum"),
+        Sample(Arg(3, 4, low=0.1), Arg(3, 4, low=0.1), log_input=False, reduction="none"),
+    ],
+)
 
 
-def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6,
-                      reduction: str = "mean") -> Tensor:  # fmt: skip
+def gaussian_nll_loss(
+    input: Tensor, target: Tensor, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
     """Minus the log-likelihood of normal numbers y: (log v + (x - y)² / v) / 2 with v = max(var, eps).
 
     - `input`, `target` (Tensor): x, the expected values, and y, of one shape
@@ -335,9 +396,11 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
         if x.shape[:-1] == v.shape:
             var = var.unsqueeze(-1)
         elif x.ndim != v.ndim or sum(b for a, b in zip(x.shape, v.shape, strict=True) if a != b) != 1:
-            raise ValueError(f"gaussian_nll_loss: var is of incorrect size {list(v.shape)}; allowed is "
-                             f"the input's {list(x.shape)}, that without its last dimension, or with "
-                             "one dimension of size 1")  # fmt: skip
+            raise ValueError(
+                f"gaussian_nll_loss: var is of incorrect size {list(v.shape)}; allowed is "
+                f"the input's {list(x.shape)}, that without its last dimension, or with "
+                "one dimension of size 1"
+            )
     # max(var, eps), but with the derivative of var itself
     v = var._data
     floor = wrap(xp_of(v).clamp(v, np.asarray(eps, v.dtype), None) - v)
@@ -348,18 +411,24 @@ def gaussian_nll_loss(input: Tensor, target: Tensor, var: Any, full: bool = Fals
     return reduced(loss, reduction)
 
 
-declare("nn.functional.gaussian_nll_loss",
-        [Sample(Arg(3, 4), Arg(3, 4), Arg(3, 4, low=0.1)), Sample(Arg(3, 4), Arg(3, 4), Arg(3, low=0.1), full=True),
-         Sample(Arg(3, 4), Arg(3, 4), Arg(3, 1, low=0.1), reduction="none"),
-         Sample(Arg(3, 4), Arg(3, 4), 0.5)])  # fmt: skip
+declare(
+    "nn.functional.gaussian_nll_loss",
+    [
+        Sample(Arg(3, 4), Arg(3, 4), Arg(3, 4, low=0.1)),
+        Sample(Arg(3, 4), Arg(3, 4), Arg(3, low=0.1), full=True),
+        Sample(Arg(3, 4), Arg(3, 4), Arg(3, 1, low=0.1), reduction="none"),
+        Sample(Arg(3, 4), Arg(3, 4), 0.5),
+    ],
+)
 
 
 # -- margins -----------------------------------------------------------------------------------------------------------
 
 
 @in_full_precision
-def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-                     reduction: str = "mean") -> Tensor:  # fmt: skip
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """log(1 + exp(-y x)) for labels y = 1 or -1, without overflow.
 
     - `input` (Tensor): x, the scores
@@ -385,8 +454,10 @@ def soft_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = 
     except ValueError:
         raise unlike("soft_margin_loss(input, target)", [want, have]) from None
     if shape != want:
-        raise RuntimeError(f"soft_margin_loss: output with shape {list(want)} doesn't match the broadcast shape {list(shape)} of input "
-                           "and target")  # fmt: skip
+        raise RuntimeError(
+            f"soft_margin_loss: output with shape {list(want)} doesn't match the broadcast shape {list(shape)} of input "
+            "and target"
+        )
     return reduced(softplus(-target * input, 1.0, math.inf), reduction)
 
 
@@ -397,9 +468,15 @@ declare(
 
 
 @in_full_precision
-def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
-                        size_average: bool | None = None, reduce: bool | None = None,
-                        reduction: str = "mean") -> Tensor:  # fmt: skip
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """max(0, margin - y (x1 - x2)): y = 1 wants x1 above x2, y = -1 below. At the kink the slope is that of the
     positive side.
 
@@ -421,23 +498,35 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
     """
     reduction = reduction_of("margin_ranking_loss", reduction, size_average, reduce)
     if not input1._data.ndim == input2._data.ndim == target._data.ndim:
-        raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but got sizes: "
-                           f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} ")  # fmt: skip
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
+        )
     no_broadcast("margin_ranking_loss", input1, input2)
     no_broadcast("margin_ranking_loss", input1, target)
     return reduced((-target * (input1 - input2) + margin).clamp_min(0), reduction)
 
 
 _signs: Any = {"values": [1.0, -1.0, 1.0, 1.0], "grad": False}
-declare("nn.functional.margin_ranking_loss",
-        [Sample(Arg(4), Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(4), Arg(**_signs), 0.5, reduction="none"),
-         Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 3.0]), Arg(values=[1.0, 1.0], grad=False),
-                smooth=False)])  # fmt: skip
+declare(
+    "nn.functional.margin_ranking_loss",
+    [
+        Sample(Arg(4), Arg(4), Arg(**_signs)),
+        Sample(Arg(4), Arg(4), Arg(**_signs), 0.5, reduction="none"),
+        Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 3.0]), Arg(values=[1.0, 1.0], grad=False), smooth=False),
+    ],
+)
 
 
 @in_full_precision
-def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, size_average: bool | None = None,
-                         reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """x where the label y is 1, max(0, margin - x) where it is -1 (their sum where it is neither).
 
     - `input` (Tensor): x, mostly a distance of two embeddings
@@ -462,15 +551,26 @@ def hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, siz
     return reduced(margin_part + where(target != -1, input, 0), reduction)
 
 
-declare("nn.functional.hinge_embedding_loss",
-        [Sample(Arg(4), Arg(**_signs)), Sample(Arg(4), Arg(**_signs), 0.5, reduction="none"),
-         Sample(Arg(2, 4), Arg(**_signs), reduction="sum")])  # fmt: skip
+declare(
+    "nn.functional.hinge_embedding_loss",
+    [
+        Sample(Arg(4), Arg(**_signs)),
+        Sample(Arg(4), Arg(**_signs), 0.5, reduction="none"),
+        Sample(Arg(2, 4), Arg(**_signs), reduction="sum"),
+    ],
+)
 
 
 @in_full_precision
-def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0,
-                          size_average: bool | None = None, reduce: bool | None = None,
-                          reduction: str = "mean") -> Tensor:  # fmt: skip
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """1 - cos(x1, x2) where the label is 1, max(0, cos(x1, x2) - margin) where it is -1, over the last dimension.
 
     - `input1`, `input2` (Tensor): x1 and x2, (N, D), or (D) for one pair
@@ -493,13 +593,17 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     reduction = reduction_of("cosine_embedding_loss", reduction, size_average, reduce)
     shape = target._data.shape
     if target._data.ndim not in (0, 1):
-        raise RuntimeError("cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not "
-                           f"supported, got shape {list(shape)}")  # fmt: skip
+        raise RuntimeError(
+            "cosine_embedding_loss: 0D or 1D target tensor expected, multi-target not "
+            f"supported, got shape {list(shape)}"
+        )
     want = target._data.ndim + 1
     if input1._data.ndim != want or input2._data.ndim != want:
-        raise RuntimeError(f"cosine_embedding_loss: a {want - 1}D target tensor expects {want}D input "
-                           f"tensors, but found inputs with sizes {list(input1._data.shape)} and "
-                           f"{list(input2._data.shape)}.")  # fmt: skip
+        raise RuntimeError(
+            f"cosine_embedding_loss: a {want - 1}D target tensor expects {want}D input "
+            f"tensors, but found inputs with sizes {list(input1._data.shape)} and "
+            f"{list(input2._data.shape)}."
+        )
     eps = 1e-12
     product = (input1 * input2).sum(-1)
     cosine = product / (((input1 * input1).sum(-1) + eps) * ((input2 * input2).sum(-1) + eps)).sqrt()
@@ -508,15 +612,29 @@ def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin
     return reduced(loss, reduction)
 
 
-declare("nn.functional.cosine_embedding_loss",
-        [Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs)), Sample(Arg(3), Arg(3), Arg(values=1.0, grad=False)),
-         Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs), 0.3, reduction="none")])  # fmt: skip
+declare(
+    "nn.functional.cosine_embedding_loss",
+    [
+        Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs)),
+        Sample(Arg(3), Arg(3), Arg(values=1.0, grad=False)),
+        Sample(Arg(4, 3), Arg(4, 3), Arg(**_signs), 0.3, reduction="none"),
+    ],
+)
 
 
 @in_full_precision
-def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2,
-                        eps: float = 1e-6, swap: bool = False, size_average: bool | None = None,
-                        reduce: bool | None = None, reduction: str = "mean") -> Tensor:  # fmt: skip
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """max(0, margin + d(a, p) - d(a, n)) with the p-norm distance d over the last dimension.
 
     - `anchor`, `positive`, `negative` (Tensor): a, p and n, (N, D) or (D), with as many dimensions each
@@ -549,9 +667,16 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
     return _triplet("triplet_margin_loss", anchor, positive, negative, distance, margin, swap, reduction)
 
 
-def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *,
-                                      distance_function: Callable | None = None, margin: float = 1.0,
-                                      swap: bool = False, reduction: str = "mean") -> Tensor:  # fmt: skip
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
     """max(0, margin + d(a, p) - d(a, n)) with a distance of one's own.
 
     - `anchor`, `positive`, `negative` (Tensor): a, p and n, of any shapes that d takes, with as many dimensions each
@@ -591,9 +716,11 @@ def _triplet(
 ) -> Tensor:
     dims = [t._data.ndim for t in (anchor, positive, negative)]
     if len(set(dims)) > 1:
-        raise RuntimeError(f"{name}: The anchor, positive, and negative tensors are expected to have "
-                           f"the same number of dimensions, but got: anchor {dims[0]}D, positive "
-                           f"{dims[1]}D, and negative {dims[2]}D inputs")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: The anchor, positive, and negative tensors are expected to have "
+            f"the same number of dimensions, but got: anchor {dims[0]}D, positive "
+            f"{dims[1]}D, and negative {dims[2]}D inputs"
+        )
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = backend.functional.minimum(far, distance(positive, negative))
@@ -601,9 +728,15 @@ def _triplet(
 
 
 _three = (Arg(4, 3), Arg(4, 3), Arg(4, 3))
-declare("nn.functional.triplet_margin_loss",
-        [Sample(*_three), Sample(*_three, margin=0.5, p=1), Sample(*_three, swap=True, reduction="none"),
-         Sample(Arg(3), Arg(3), Arg(3))])  # fmt: skip
+declare(
+    "nn.functional.triplet_margin_loss",
+    [
+        Sample(*_three),
+        Sample(*_three, margin=0.5, p=1),
+        Sample(*_three, swap=True, reduction="none"),
+        Sample(Arg(3), Arg(3), Arg(3)),
+    ],
+)
 declare(
     "nn.functional.triplet_margin_with_distance_loss",
     [Sample(*_three), Sample(*_three, margin=0.5, swap=True, reduction="sum")],
@@ -613,9 +746,14 @@ declare(
 # -- several labels ----------------------------------------------------------------------------------------------------
 
 
-def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None,
-                                size_average: bool | None = None, reduce: bool | None = None,
-                                reduction: str = "mean") -> Tensor:  # fmt: skip
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """The mean over the classes (last dimension) of -w (y log sigmoid(x) + (1 - y) log sigmoid(-x)).
 
     - `input` (Tensor): x, the scores, (N, C) or (C)
@@ -640,15 +778,27 @@ def multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | 
     return reduced(loss.sum(-1) / input._data.shape[-1], reduction)
 
 
-declare("nn.functional.multilabel_soft_margin_loss",
-        [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(4), Arg(4), reduction="sum"),
-         Sample(Arg(3, 4), Arg(3, 4), Arg(4, low=0.1), reduction="none")])  # fmt: skip
+declare(
+    "nn.functional.multilabel_soft_margin_loss",
+    [
+        Sample(Arg(3, 4), Arg(3, 4)),
+        Sample(Arg(4), Arg(4), reduction="sum"),
+        Sample(Arg(3, 4), Arg(3, 4), Arg(4, low=0.1), reduction="none"),
+    ],
+)
 
 
 @in_full_precision
-def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None,
-                      size_average: bool | None = None, reduce: bool | None = None,
-                      reduction: str = "mean") -> Tensor:  # fmt: skip
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
     """The sum over the classes j other than the target t of w[t] max(0, margin - x[t] + x[j])ᵖ / C.
 
     - `input` (Tensor): x, the scores, (N, C) or (C)
@@ -686,8 +836,10 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
     if weight is not None and weight._data.shape != (classes,):
         raise RuntimeError(f"{name}: inconsistent weight size, expected {classes} but got {list(weight._data.shape)}")
     if target._data.size != n or target._data.ndim > 1:
-        raise RuntimeError(f"{name}: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected "
-                           f"target size [{n}], but got {list(target._data.shape)}. Input has shape {list(shape)}.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected "
+            f"target size [{n}], but got {list(target._data.shape)}. Input has shape {list(shape)}."
+        )
     if target._data.dtype != np.int64:
         raise RuntimeError(
             f"{name}: expected scalar type Long but found {dtypes.type_name(target.dtype)} in the target; use target.long()"
@@ -705,15 +857,20 @@ def multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float =
     return reduced(loss.reshape(target._data.shape) if len(shape) < 2 and reduction == "none" else loss, reduction)
 
 
-declare("nn.functional.multi_margin_loss",
-        [Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4)), Sample(Arg(4), Arg(1, dtype="int64", low=0, high=4)),
-         Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4), 2, 0.5, Arg(4, low=0.1, grad=False),
-                reduction="none")])  # fmt: skip
+declare(
+    "nn.functional.multi_margin_loss",
+    [
+        Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4)),
+        Sample(Arg(4), Arg(1, dtype="int64", low=0, high=4)),
+        Sample(Arg(3, 4), Arg(3, dtype="int64", low=0, high=4), 2, 0.5, Arg(4, low=0.1, grad=False), reduction="none"),
+    ],
+)
 
 
 @in_full_precision
-def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
-                           reduction: str = "mean") -> Tensor:  # fmt: skip
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
     """The sum over labels t and other classes j of max(0, 1 - x[t] + x[j]) / C.
 
     - `input` (Tensor): x, the scores, (N, C) or (C)
@@ -763,6 +920,10 @@ def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: bool | N
     return reduced(loss.reshape(()) if len(shape) < 2 and reduction == "none" else loss, reduction)
 
 
-declare("nn.functional.multilabel_margin_loss",
-        [Sample(Arg(2, 4), Arg(values=[[3, 0, -1, 1], [1, -1, -1, -1]], dtype="int64")),
-         Sample(Arg(4), Arg(values=[0, 1, 2, -1], dtype="int64"), reduction="none")])  # fmt: skip
+declare(
+    "nn.functional.multilabel_margin_loss",
+    [
+        Sample(Arg(2, 4), Arg(values=[[3, 0, -1, 1], [1, -1, -1, -1]], dtype="int64")),
+        Sample(Arg(4), Arg(values=[0, 1, 2, -1], dtype="int64"), reduction="none"),
+    ],
+)

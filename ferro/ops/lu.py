@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["lu", "lu_solve", "lu_unpack"]
 
-_SINGULAR = ("U[{i},{i}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform "
-             "the factorization, consider calling linalg.lu(A) or linalg.lu_factor_ex(A)")  # fmt: skip
+_SINGULAR = (
+    "U[{i},{i}] is zero and using it on lu_solve would result in a division by zero. If you still want to perform "
+    "the factorization, consider calling linalg.lu(A) or linalg.lu_factor_ex(A)"
+)
 
 
 # -- the factorisation -------------------------------------------------------------------------------------------------
@@ -144,18 +146,32 @@ def _lu_x(xp: Any, g: Any, lu: Any, pivots: Any) -> Any:
     return xp.swap_rows(found, pivots, True)
 
 
-_RECTANGLES = [Sample(Arg(*shape, make=regular)) for shape in ((3, 3), (2, 4), (4, 2), (2, 3, 3), (2, 1, 2, 3), (1, 1), (0, 0), (0, 2),
-                                                               (2, 0), (0, 2, 2), (3, 0, 2))]  # fmt: skip
+_RECTANGLES = [
+    Sample(Arg(*shape, make=regular))
+    for shape in ((3, 3), (2, 4), (4, 2), (2, 3, 3), (2, 1, 2, 3), (1, 1), (0, 0), (0, 2), (2, 0), (0, 2, 2), (3, 0, 2))
+]
 
-LU_FACTOR = Op("linalg.lu_factor_ex", lambda xp, x: xp.lu_factor(x), outputs=("lu", "pivots", "info"),
-               nondiff=("pivots", "info"), x=_lu_x, weight=50.0, samples=_RECTANGLES, complex=True)  # fmt: skip
+LU_FACTOR = Op(
+    "linalg.lu_factor_ex",
+    lambda xp, x: xp.lu_factor(x),
+    outputs=("lu", "pivots", "info"),
+    nondiff=("pivots", "info"),
+    x=_lu_x,
+    weight=50.0,
+    samples=_RECTANGLES,
+    complex=True,
+)
 declare("linalg.lu_factor", _RECTANGLES, complex=True)
 declare("linalg.lu", _RECTANGLES, complex=True)
 declare("lu", [*_RECTANGLES, Sample(Arg(2, 2, make=regular), get_infos=True)], complex=True)
 
 
-singular("linalg.lu", "deficient rank", Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]])),
-         "the derivative of L has U⁻¹ in it: inf and nan")  # fmt: skip
+singular(
+    "linalg.lu",
+    "deficient rank",
+    Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]])),
+    "the derivative of L has U⁻¹ in it: inf and nan",
+)
 
 
 # -- its parts ---------------------------------------------------------------------------------------------------------
@@ -174,8 +190,9 @@ def _permutation_matrix(packed: Any, pivots: Any) -> Any:
     return wrap(backend.xp_of(pivots._data).swap_rows(np.eye(m, dtype=packed._data.dtype), pivots._data, True))
 
 
-def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *,
-              out: Any = None) -> return_types.lu_unpack:  # fmt: skip
+def lu_unpack(
+    LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True, *, out: Any = None
+) -> return_types.lu_unpack:
     """(P, L, U) of a factorisation by `linalg.lu_factor`: A = P L U.
 
     - `LU_data` (Tensor): (..., m, n)
@@ -210,16 +227,22 @@ def _check_pivots(name: str, packed: Any, pivots: Any, argument: str) -> None:
     p = need_tensor(name, argument, pivots)._data
     *batch, m, n = packed._data.shape
     if p.dtype != np.int32:
-        raise RuntimeError(f"{name}: {argument} must be a tensor of ferro.int32, got {FROM_NUMPY[p.dtype]}; "
-                           "use the pivots that linalg.lu_factor returns")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: {argument} must be a tensor of ferro.int32, got {FROM_NUMPY[p.dtype]}; "
+            "use the pivots that linalg.lu_factor returns"
+        )
     if not p.ndim or p.shape[-1] != min(m, n):
-        raise RuntimeError(f"{name}: Number of pivots per batch should be same as the dimension of the matrix: "
-                           f"{min(m, n)} for a {m} by {n} matrix, got {argument} of shape {list(p.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Number of pivots per batch should be same as the dimension of the matrix: "
+            f"{min(m, n)} for a {m} by {n} matrix, got {argument} of shape {list(p.shape)}"
+        )
     batches(name, tuple(batch), p.shape[:-1])
     p = plain(p)
     if p.size and (p.min() < 1 or p.max() > m):
-        raise RuntimeError(f"{name}: {argument} must lie between 1 and {m}, the number of rows, got {p.min()} to {p.max()}; "
-                           "use the pivots that linalg.lu_factor returns")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: {argument} must lie between 1 and {m}, the number of rows, got {p.min()} to {p.max()}; "
+            "use the pivots that linalg.lu_factor returns"
+        )
 
 
 def swap_rows(x: Any, pivots: Any, inverse: bool) -> Any:
@@ -227,8 +250,12 @@ def swap_rows(x: Any, pivots: Any, inverse: bool) -> Any:
     return apply(SWAP_ROWS, (x, pivots), (inverse,))
 
 
-SWAP_ROWS = Op("linalg.swap_rows", lambda xp, x, pivots, /, inverse: xp.swap_rows(x, pivots, inverse), kind=LINEAR,
-               x=lambda xp, g, pivots, inverse: xp.swap_rows(g, pivots, not inverse))  # fmt: skip
+SWAP_ROWS = Op(
+    "linalg.swap_rows",
+    lambda xp, x, pivots, /, inverse: xp.swap_rows(x, pivots, inverse),
+    kind=LINEAR,
+    x=lambda xp, g, pivots, inverse: xp.swap_rows(g, pivots, not inverse),
+)
 
 
 def _factors(shape: tuple, grad: bool = True) -> list:
@@ -241,16 +268,25 @@ def _factors(shape: tuple, grad: bool = True) -> list:
     ]
 
 
-declare("lu_unpack", [Sample(*_factors((3, 3))), Sample(*_factors((2, 2, 2))), Sample(*_factors((3, 3)), unpack_pivots=False),
-                      Sample(*_factors((3, 3), grad=False), unpack_data=False)], complex=True)  # fmt: skip
+declare(
+    "lu_unpack",
+    [
+        Sample(*_factors((3, 3))),
+        Sample(*_factors((2, 2, 2))),
+        Sample(*_factors((3, 3)), unpack_pivots=False),
+        Sample(*_factors((3, 3), grad=False), unpack_data=False),
+    ],
+    complex=True,
+)
 
 
 # -- systems -----------------------------------------------------------------------------------------------------------
 
 
 @in_full_precision
-def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False,
-                    out: Tensor | None = None) -> Tensor:  # fmt: skip
+def linalg_lu_solve(
+    LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Tensor | None = None
+) -> Tensor:
     """The solution X of A X = B by the factors of `linalg.lu_factor`.
 
     - `LU` (Tensor): (..., n, n)
@@ -314,10 +350,17 @@ def lu_packed_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoined: bool) ->
     return solve_tri(lu, solve_tri(lu, swap_rows(b, pivots, False), False, True, True), True, True, False)
 
 
-declare("linalg.lu_solve", [Sample(*_factors((3, 3)), Arg(3, 2)), Sample(*_factors((3, 3)), Arg(2, 3), left=False),
-                            Sample(*_factors((3, 3)), Arg(3, 2), adjoint=True),
-                            Sample(*_factors((2, 2, 2)), Arg(2, 1, 2, 2), left=False, adjoint=True),
-                            Sample(*_factors((2, 2)), Arg(3, 2, 1))], complex=True)  # fmt: skip
+declare(
+    "linalg.lu_solve",
+    [
+        Sample(*_factors((3, 3)), Arg(3, 2)),
+        Sample(*_factors((3, 3)), Arg(2, 3), left=False),
+        Sample(*_factors((3, 3)), Arg(3, 2), adjoint=True),
+        Sample(*_factors((2, 2, 2)), Arg(2, 1, 2, 2), left=False, adjoint=True),
+        Sample(*_factors((2, 2)), Arg(3, 2, 1)),
+    ],
+    complex=True,
+)
 declare("lu_solve", [Sample(Arg(3, 2), *_factors((3, 3))), Sample(Arg(2, 2, 1), *_factors((2, 2, 2)))], complex=True)
 
 

@@ -39,13 +39,17 @@ def _mask(name: str, x: Any, mask: Any) -> np.ndarray | None:
         return None
     m = need_tensor(f"masked.{name}", "mask", mask)._data
     if m.ndim > a.ndim:
-        raise IndexError(f"masked.{name}: expected a mask that can be broadcast to the input, got one with {m.ndim} "
-                         f"dimensions for an input with {a.ndim}")  # fmt: skip
+        raise IndexError(
+            f"masked.{name}: expected a mask that can be broadcast to the input, got one with {m.ndim} "
+            f"dimensions for an input with {a.ndim}"
+        )
     try:
         return xp_of(m).expand(m != 0, a.shape)
     except ValueError:
-        raise RuntimeError(f"masked.{name}: the mask of shape {list(m.shape)} cannot be broadcast to the input of "
-                           f"shape {list(a.shape)}") from None  # fmt: skip
+        raise RuntimeError(
+            f"masked.{name}: the mask of shape {list(m.shape)} cannot be broadcast to the input of "
+            f"shape {list(a.shape)}"
+        ) from None
 
 
 def _filled(name: str, x: Any, mask: Any, neutral: Any) -> Any:
@@ -73,8 +77,9 @@ def _dtype(x: Any, dtype: Any) -> Any:
 # -- sums and products -------------------------------------------------------------------------------------------------
 
 
-def sum(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None,
-        mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def sum(
+    input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None
+) -> Tensor:
     """The sum over the dimensions `dim` (all by default) of the elements where the mask is true; 0 where there are none.
 
     Example::
@@ -87,8 +92,9 @@ def sum(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: 
     return reductions.sum(_filled("sum", input, mask, 0), dim, bool(keepdim), dtype=dtype)
 
 
-def prod(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None,
-         mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def prod(
+    input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None
+) -> Tensor:
     """The product over the dimensions `dim` of the elements where the mask is true; 1 where there are none."""
     result = reductions.summable(_filled("prod", input, mask, 1), dtype)
     for d in reversed(many_dims("masked.prod", input._data.ndim, dim)):
@@ -111,34 +117,49 @@ def cumprod(input: Tensor, dim: int, *, dtype: Any = None, mask: Tensor | None =
 # -- extrema and order -------------------------------------------------------------------------------------------------
 
 
-def amax(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None,
-         mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def amax(
+    input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None
+) -> Tensor:
     """The largest element where the mask is true; ties share the gradient; -inf (of integers, the least) if none is."""
     x = _filled("amax", input, mask, LOW)
     return cast(extrema.amax(x, many_dims("masked.amax", x._data.ndim, dim), bool(keepdim)), _dtype(input, dtype))
 
 
-def amin(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None,
-         mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def amin(
+    input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None
+) -> Tensor:
     """The smallest element where the mask is true; ties share the gradient; inf (of integers, the greatest) if none is."""
     x = _filled("amin", input, mask, HIGH)
     return cast(extrema.amin(x, many_dims("masked.amin", x._data.ndim, dim), bool(keepdim)), _dtype(input, dtype))
 
 
-def argmax(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None,
-           mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def argmax(
+    input: Tensor,
+    dim: int | None = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: Any = None,
+    mask: Tensor | None = None,
+) -> Tensor:
     """Where the largest element is among those where the mask is true; in the dtype of the input, as in PyTorch."""
     return cast(positions.argmax(_filled("argmax", input, mask, LOW), dim, bool(keepdim)), _dtype(input, dtype))
 
 
-def argmin(input: Tensor, dim: int | None = None, *, keepdim: bool | None = False, dtype: Any = None,
-           mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def argmin(
+    input: Tensor,
+    dim: int | None = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: Any = None,
+    mask: Tensor | None = None,
+) -> Tensor:
     """Where the smallest element is among those where the mask is true; in the dtype of the input, as in PyTorch."""
     return cast(positions.argmin(_filled("argmin", input, mask, HIGH), dim, bool(keepdim)), _dtype(input, dtype))
 
 
-def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None,
-           mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def median(
+    input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None
+) -> Tensor:
     """The median along `dim` of the elements where the mask is true (the lower of two); nan if none is.
 
     Integers are compared as the default dtype and come back in `dtype`; ValueError if for one of them no element counts.
@@ -150,8 +171,10 @@ def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = 
     if floating:
         return result
     if plain(xp_of(result._data).isnan(result._data)).any():
-        raise ValueError("masked.median: the mask leaves no element for one of the results, and only a floating dtype has nan; "
-                         f"got an input of dtype {input.dtype}")  # fmt: skip
+        raise ValueError(
+            "masked.median: the mask leaves no element for one of the results, and only a floating dtype has nan; "
+            f"got an input of dtype {input.dtype}"
+        )
     return cast(result, _dtype(input, dtype))
 
 
@@ -166,22 +189,33 @@ def _counts(name: str, x: Any, mask: Any, dims: tuple) -> tuple:
     return _filled(name, x, mask, 0), m, as_array(m.sum(axis=dims, keepdims=True, dtype=np.int64))
 
 
-def mean(input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None,
-         mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def mean(
+    input: Tensor, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None
+) -> Tensor:
     """The mean over the dimensions `dim` of the elements where the mask is true; nan where there are none."""
     need_tensor("masked.mean", "input", input)
     want = dtypes.FROM_NUMPY[_dtype(input, dtype)]
     if want.category < 2:
-        raise ValueError(f"masked.mean: the {'input' if dtype is None else 'dtype'} must be floating point or complex, got {want}; "
-                         "give dtype=, e.g. ferro.float32")  # fmt: skip
+        raise ValueError(
+            f"masked.mean: the {'input' if dtype is None else 'dtype'} must be floating point or complex, got {want}; "
+            "give dtype=, e.g. ferro.float32"
+        )
     dims = many_dims("masked.mean", input._data.ndim, dim)
     x, _, count = _counts("mean", input, mask, dims)
     total = reductions.sum(x, dims, bool(keepdim), dtype=want)
     return total / wrap(count.reshape(total._data.shape))
 
 
-def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None,
-        keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def var(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool | None = False,
+    dtype: Any = None,
+    mask: Tensor | None = None,
+) -> Tensor:
     """The variance over the dimensions `dim` of the n elements where the mask is true: sum |x - mean|^2 / (n - correction).
 
     `unbiased` True (the default) means the correction 1, False 0.  The divisor is at least 0: nan where n is the
@@ -190,8 +224,16 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correct
     return _variance("var", input, dim, unbiased, correction, keepdim, dtype, mask)
 
 
-def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, *, correction: float | None = None,
-        keepdim: bool | None = False, dtype: Any = None, mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def std(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool | None = False,
+    dtype: Any = None,
+    mask: Tensor | None = None,
+) -> Tensor:
     """The square root of the variance (see :func:`var`); its gradient is 0 where it is 0."""
     square = _variance("std", input, dim, unbiased, correction, keepdim, dtype, mask)
     zero = square._data == 0
@@ -226,8 +268,15 @@ def _variance(name: str, x: Any, dim: Any, unbiased: Any, correction: Any, keepd
 # -- norms, exponentials -----------------------------------------------------------------------------------------------
 
 
-def norm(input: Tensor, ord: float | None = 2.0, dim: Any = None, *, keepdim: bool | None = False, dtype: Any = None,
-         mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def norm(
+    input: Tensor,
+    ord: float | None = 2.0,
+    dim: Any = None,
+    *,
+    keepdim: bool | None = False,
+    dtype: Any = None,
+    mask: Tensor | None = None,
+) -> Tensor:
     """The vector norm of order `ord` of the elements where the mask is true: see :func:`ferro.linalg.vector_norm`.
 
     The others count as 0 (for ord -inf as inf), so that a negative order gives 0 where the mask is false somewhere.
@@ -238,24 +287,32 @@ def norm(input: Tensor, ord: float | None = 2.0, dim: Any = None, *, keepdim: bo
     return norms.vector_norm(x, ord, dims, bool(keepdim), dtype=dtype)
 
 
-def normalize(input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None,
-              mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def normalize(
+    input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype: Any = None, mask: Tensor | None = None
+) -> Tensor:
     """The elements divided by their norm along `dim` (by `eps` if that is larger); 0 where the mask is false."""
     x = _filled("normalize", input, mask, 0)
     size = norm(input, ord, dim, keepdim=True, dtype=dtype, mask=mask)
     return x / maximum(size, wrap(np.asarray(eps, size._data.dtype)))
 
 
-def logsumexp(input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None,
-              mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def logsumexp(
+    input: Tensor, dim: Any = None, *, keepdim: bool = False, dtype: Any = None, mask: Tensor | None = None
+) -> Tensor:
     """log sum exp(x) over the dimensions `dim` of the elements where the mask is true; -inf where there are none."""
     x = _filled("logsumexp", input, mask, LOW)
     dims = many_dims("masked.logsumexp", x._data.ndim, dim)
     return cast(reductions.logsumexp(x, dims, keepdim), _dtype(input, dtype))
 
 
-def logaddexp(input: Tensor, other: Tensor, *, dtype: Any = None, input_mask: Tensor | None = None,
-              other_mask: Tensor | None = None) -> Tensor:  # fmt: skip
+def logaddexp(
+    input: Tensor,
+    other: Tensor,
+    *,
+    dtype: Any = None,
+    input_mask: Tensor | None = None,
+    other_mask: Tensor | None = None,
+) -> Tensor:
     """log(exp(x) + exp(y)), each operand counting as -inf where its own mask is false."""
     x = _filled("logaddexp", input, input_mask, LOW)
     y = _filled("logaddexp", other, other_mask, LOW)
@@ -299,8 +356,12 @@ def _reduced(**given: Any) -> list[Sample]:
     ]
 
 
-_ALONG = [Sample(Arg(2, 3), 1, mask=_bools(_M23)), Sample(Arg(2, 3), 0, mask=_bools([[True], [True]])),
-          Sample(Arg(3), -1, mask=_bools([True, False, True])), Sample(Arg(2, 3), 1)]  # fmt: skip
+_ALONG = [
+    Sample(Arg(2, 3), 1, mask=_bools(_M23)),
+    Sample(Arg(2, 3), 0, mask=_bools([[True], [True]])),
+    Sample(Arg(3), -1, mask=_bools([True, False, True])),
+    Sample(Arg(2, 3), 1),
+]
 _INTEGER = Sample(Arg(2, 3, dtype="int32"), 1, mask=_bools(_M23))
 _WHOLE = Sample(Arg(2, 3), 1, mask=_bools([[True, True, False], [False, False, False]]), smooth=False)
 
@@ -316,13 +377,21 @@ declare("masked.median", [*_ALONG, _INTEGER])
 declare("masked.mean", _reduced(), complex=True)
 declare("masked.var", [*_reduced()[1:], *_reduced(correction=0.5)[1:], *_reduced(unbiased=False)], complex=True)
 declare("masked.std", [*_reduced()[1:4], *_reduced(correction=0.5)[1:3]], complex=True)
-declare("masked.norm", [Sample(Arg(2, 3), p, 1, mask=_bools(_M23)) for p in (2, 1, 3.5, np.inf, -np.inf, 0)]
-        + [Sample(Arg(2, 3), mask=_bools([True, False, True]))])  # fmt: skip
+declare(
+    "masked.norm",
+    [Sample(Arg(2, 3), p, 1, mask=_bools(_M23)) for p in (2, 1, 3.5, np.inf, -np.inf, 0)]
+    + [Sample(Arg(2, 3), mask=_bools([True, False, True]))],
+)
 declare("masked.normalize", [Sample(Arg(2, 3), p, 1, mask=_bools(_M23)) for p in (2, 1, 3.5)], complex=True)
 declare("masked.logsumexp", [*_reduced(complex=False)])
-declare("masked.logaddexp", [Sample(Arg(2, 3), Arg(2, 3), input_mask=_bools(_M23), other_mask=_bools([False, True, True])),
-                             Sample(Arg(2, 3), Arg(3), input_mask=_bools([[True], [True]])),
-                             Sample(Arg(3), Arg(3))])  # fmt: skip
+declare(
+    "masked.logaddexp",
+    [
+        Sample(Arg(2, 3), Arg(2, 3), input_mask=_bools(_M23), other_mask=_bools([False, True, True])),
+        Sample(Arg(2, 3), Arg(3), input_mask=_bools([[True], [True]])),
+        Sample(Arg(3), Arg(3)),
+    ],
+)
 declare("masked.softmax", _ALONG)
 declare("masked.log_softmax", [Sample(*s.args, smooth="mask" not in s.kwargs, **s.kwargs) for s in _ALONG])
 declare("masked.softmin", _ALONG)

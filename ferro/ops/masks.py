@@ -67,11 +67,21 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
     return apply(MASKED_FILL, (input, mask, filler("masked_fill", input, value)))
 
 
-MASKED_FILL = Op("masked_fill", lambda xp, x, mask, value: xp.masked_fill(x, mask, value), kind=LINEAR,
-                 x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
-                 value=lambda xp, g, mask: xp.masked_fill(g, ~mask, 0.0), complex=True,
-                 samples=[Sample(Arg(2, 3), bools(MASK), 1.5), Sample(Arg(2, 3), bools([True, False, True]), Arg()),
-                          Sample(Arg(3), bools(MASK), -1), Sample(Arg(), bools(True), Arg())], layout=DENSE)  # fmt: skip
+MASKED_FILL = Op(
+    "masked_fill",
+    lambda xp, x, mask, value: xp.masked_fill(x, mask, value),
+    kind=LINEAR,
+    x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
+    value=lambda xp, g, mask: xp.masked_fill(g, ~mask, 0.0),
+    complex=True,
+    samples=[
+        Sample(Arg(2, 3), bools(MASK), 1.5),
+        Sample(Arg(2, 3), bools([True, False, True]), Arg()),
+        Sample(Arg(3), bools(MASK), -1),
+        Sample(Arg(), bools(True), Arg()),
+    ],
+    layout=DENSE,
+)
 
 
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -108,10 +118,19 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> 
     return written("masked_select", out, result, input, mask)
 
 
-MASKED_SELECT = Op("masked_select", lambda xp, x, mask: xp.masked_select(x, mask), kind=LINEAR,
-                   x=lambda xp, g, x_shape, mask: xp.masked_spread(g, x_shape, mask), complex=True,
-                   samples=[Sample(Arg(2, 3), bools(MASK)), Sample(Arg(3), bools(MASK)),
-                            Sample(Arg(2, 3), bools([[True], [False]])), Sample(Arg(), bools(True))])  # fmt: skip
+MASKED_SELECT = Op(
+    "masked_select",
+    lambda xp, x, mask: xp.masked_select(x, mask),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, mask: xp.masked_spread(g, x_shape, mask),
+    complex=True,
+    samples=[
+        Sample(Arg(2, 3), bools(MASK)),
+        Sample(Arg(3), bools(MASK)),
+        Sample(Arg(2, 3), bools([[True], [False]])),
+        Sample(Arg(), bools(True)),
+    ],
+)
 
 
 def masked_spread(g: Tensor, shape: tuple, mask: Tensor) -> Tensor:
@@ -151,11 +170,20 @@ def _unscattered(xp: Any, g: Any, mask: Any, source_shape: tuple) -> Any:
     return xp.reshape(xp.cat([used, xp.new_zeros(g, (rest,))], 0) if rest else used, source_shape)
 
 
-MASKED_SCATTER = Op("masked_scatter", lambda xp, x, mask, source: xp.masked_scatter(x, mask, source), kind=LINEAR,
-                    x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
-                    source=lambda xp, g, mask, source_shape: _unscattered(xp, g, mask, source_shape), complex=True,
-                    samples=[Sample(Arg(2, 3), bools(MASK), Arg(3)), Sample(Arg(2, 3), bools([True, False, True]), Arg(2, 3)),
-                             Sample(Arg(3), bools([False, False, False]), Arg(1))], layout=DENSE)  # fmt: skip
+MASKED_SCATTER = Op(
+    "masked_scatter",
+    lambda xp, x, mask, source: xp.masked_scatter(x, mask, source),
+    kind=LINEAR,
+    x=lambda xp, g, mask: xp.masked_fill(g, mask, 0.0),
+    source=lambda xp, g, mask, source_shape: _unscattered(xp, g, mask, source_shape),
+    complex=True,
+    samples=[
+        Sample(Arg(2, 3), bools(MASK), Arg(3)),
+        Sample(Arg(2, 3), bools([True, False, True]), Arg(2, 3)),
+        Sample(Arg(3), bools([False, False, False]), Arg(1)),
+    ],
+    layout=DENSE,
+)
 
 
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:

@@ -68,11 +68,23 @@ _TRIANGLES = [
     Sample(Arg(2, 3), 5),
 ]
 
-TRIL = Op("tril", lambda xp, x, /, diagonal: xp.tril(x, diagonal), kind=LINEAR, x=lambda xp, g, diagonal: xp.tril(g, diagonal),
-          samples=_TRIANGLES, complex=True)  # fmt: skip
+TRIL = Op(
+    "tril",
+    lambda xp, x, /, diagonal: xp.tril(x, diagonal),
+    kind=LINEAR,
+    x=lambda xp, g, diagonal: xp.tril(g, diagonal),
+    samples=_TRIANGLES,
+    complex=True,
+)
 
-TRIU = Op("triu", lambda xp, x, /, diagonal: xp.triu(x, diagonal), kind=LINEAR, x=lambda xp, g, diagonal: xp.triu(g, diagonal),
-          samples=_TRIANGLES, complex=True)  # fmt: skip
+TRIU = Op(
+    "triu",
+    lambda xp, x, /, diagonal: xp.triu(x, diagonal),
+    kind=LINEAR,
+    x=lambda xp, g, diagonal: xp.triu(g, diagonal),
+    samples=_TRIANGLES,
+    complex=True,
+)
 
 
 def tril_indices(
@@ -184,9 +196,14 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return unary(DIAG_EMBED, input, (int(offset), d1, d2))
 
 
-DIAG_EMBED = Op("diag_embed", lambda xp, x, /, offset, dim1, dim2: xp.diag_embed(x, offset, dim1, dim2), kind=LINEAR,
-                x=lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2), complex=True,
-                samples=[Sample(Arg(3)), Sample(Arg(2, 3), 1), Sample(Arg(2, 3), -1, 0, 2), Sample(Arg(2), 0, -1, -2)])  # fmt: skip
+DIAG_EMBED = Op(
+    "diag_embed",
+    lambda xp, x, /, offset, dim1, dim2: xp.diag_embed(x, offset, dim1, dim2),
+    kind=LINEAR,
+    x=lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2),
+    complex=True,
+    samples=[Sample(Arg(3)), Sample(Arg(2, 3), 1), Sample(Arg(2, 3), -1, 0, 2), Sample(Arg(2), 0, -1, -2)],
+)
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:

@@ -55,16 +55,20 @@ def one_dtype(name: str, x: Any, y: Any, first: str = "A", second: str = "B") ->
     """Refuses operands of different dtypes."""
     a, b = x._data.dtype, y._data.dtype
     if a is not b:
-        raise RuntimeError(f"{name}: Expected {first} and {second} to have the same dtype, but found {first} of type {FROM_NUMPY[a]} "
-                           f"and {second} of type {FROM_NUMPY[b]} instead")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected {first} and {second} to have the same dtype, but found {first} of type {FROM_NUMPY[a]} "
+            f"and {second} of type {FROM_NUMPY[b]} instead"
+        )
 
 
 def fits(name: str, a: Any, b: Any, left: bool = True) -> None:
     """Refuses a right side B that A X = B or (left False) X A = B cannot have."""
     s, t = a._data.shape, b._data.shape
     if s[-2 if left else -1] != t[-2 if left else -1]:
-        raise RuntimeError(f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
-                           f"({s[-2]}x{s[-1]} and {t[-2]}x{t[-1]})")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({s[-2]}x{s[-1]} and {t[-2]}x{t[-1]})"
+        )
     batches(name, s[:-2], t[:-2])
 
 
@@ -75,8 +79,10 @@ def batches(name: str, s: tuple, t: tuple) -> tuple:
     try:
         return np.broadcast_shapes(s, t)
     except ValueError:
-        raise RuntimeError(f"{name}: the batch shapes {list(s)} and {list(t)} cannot be broadcast: "
-                           "from the right, sizes must be equal or one of them 1") from None  # fmt: skip
+        raise RuntimeError(
+            f"{name}: the batch shapes {list(s)} and {list(t)} cannot be broadcast: "
+            "from the right, sizes must be equal or one of them 1"
+        ) from None
 
 
 def named(name: str, kind: Any, results: tuple, out: Any) -> Any:

@@ -57,10 +57,24 @@ def _matrix_exp_x(xp: Any, g: Any, x: Any) -> Any:
     return xp.matrix_exp(xp.cat([upper, lower], rows))[..., :n, n:]
 
 
-MATRIX_EXP = Op("linalg.matrix_exp", lambda xp, x: xp.matrix_exp(x), x=_matrix_exp_x, weight=200.0, complex=True,
-                samples=[Sample(Arg(3, 3)), Sample(Arg(2, 2, 2)), Sample(Arg(1, 1)), Sample(Arg(0, 0)), Sample(Arg(0, 2, 2)),
-                         Sample(Arg(3, 3, low=-0.01, high=0.01)), Sample(Arg(2, 2, low=-20, high=20)),
-                         Sample(Arg(values=[[0.0, 0.0], [0.0, 0.0]])), Sample(Arg(values=[[1.0, 1.0], [0.0, 1.0]]))])  # fmt: skip
+MATRIX_EXP = Op(
+    "linalg.matrix_exp",
+    lambda xp, x: xp.matrix_exp(x),
+    x=_matrix_exp_x,
+    weight=200.0,
+    complex=True,
+    samples=[
+        Sample(Arg(3, 3)),
+        Sample(Arg(2, 2, 2)),
+        Sample(Arg(1, 1)),
+        Sample(Arg(0, 0)),
+        Sample(Arg(0, 2, 2)),
+        Sample(Arg(3, 3, low=-0.01, high=0.01)),
+        Sample(Arg(2, 2, low=-20, high=20)),
+        Sample(Arg(values=[[0.0, 0.0], [0.0, 0.0]])),
+        Sample(Arg(values=[[1.0, 1.0], [0.0, 1.0]])),
+    ],
+)
 declare("matrix_exp", [Sample(Arg(3, 3)), Sample(Arg(2, 2, 2))], complex=True)
 
 
@@ -88,9 +102,18 @@ def linalg_vander(x: Tensor, N: int | None = None) -> Tensor:
     return fn.cat([fn.ones_like(x).to(powers.dtype), powers], len(shape))
 
 
-declare("linalg.vander", [Sample(Arg(3)), Sample(Arg(2, 3)), Sample(Arg(3), N=5), Sample(Arg(0), N=2),
-                          Sample(Arg(values=[0.0, 1.0, -2.0])), Sample(Arg(3, low=-4, high=4, dtype="int32"))],
-        complex=True)  # fmt: skip
+declare(
+    "linalg.vander",
+    [
+        Sample(Arg(3)),
+        Sample(Arg(2, 3)),
+        Sample(Arg(3), N=5),
+        Sample(Arg(0), N=2),
+        Sample(Arg(values=[0.0, 1.0, -2.0])),
+        Sample(Arg(3, low=-4, high=4, dtype="int32")),
+    ],
+    complex=True,
+)
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:

@@ -24,8 +24,10 @@ def fitting(want: tuple[int, ...], have: tuple[int, ...]) -> str:
 
 def different_sizes(name: str, want: tuple[int, ...], have: tuple[int, ...]) -> str:
     """PyTorch's sentence about an input and a target that broadcast, and the remedy."""
-    return (f"{name}: Using a target size ({list(have)}) that is different to the input size ({list(want)}). This will likely lead "
-            f"to incorrect results due to broadcasting. Please ensure they have the same size. ({fitting(want, have)})")  # fmt: skip
+    return (
+        f"{name}: Using a target size ({list(have)}) that is different to the input size ({list(want)}). This will likely lead "
+        f"to incorrect results due to broadcasting. Please ensure they have the same size. ({fitting(want, have)})"
+    )
 
 
 def no_broadcast(name: str, input: Tensor, target: Tensor) -> None:
@@ -51,8 +53,10 @@ def logits(name: str, input: Tensor) -> None:
         return
     tolerance = 16 * values.shape[dim] * float(np.finfo(np.float32).eps if input._data.dtype.itemsize >= 4 else 2**-10)
     if (np.abs(values.sum(dim) - 1) <= tolerance).all():
-        refuse(f"{name}: the input holds probabilities (no number is negative, and all rows sum to 1), but {name} takes the softmax "
-               "itself: give it the logits, without softmax before")  # fmt: skip
+        refuse(
+            f"{name}: the input holds probabilities (no number is negative, and all rows sum to 1), but {name} takes the softmax "
+            "itself: give it the logits, without softmax before"
+        )
 
 
 def log_probabilities(name: str, input: Tensor) -> None:
@@ -61,8 +65,10 @@ def log_probabilities(name: str, input: Tensor) -> None:
         return
     values = _values(input)
     if values is not None and values.max() > 1e-3:
-        refuse(f"{name}: the input holds numbers up to {values.max():.3g}, but log-probabilities are at most 0: give it log_softmax of "
-               "the logits")  # fmt: skip
+        refuse(
+            f"{name}: the input holds numbers up to {values.max():.3g}, but log-probabilities are at most 0: give it log_softmax of "
+            "the logits"
+        )
 
 
 def targets_in_unit_interval(name: str, target: Tensor) -> None:
@@ -71,5 +77,7 @@ def targets_in_unit_interval(name: str, target: Tensor) -> None:
         return
     values = _values(target)
     if values is not None and (values.min() < 0 or values.max() > 1):
-        refuse(f"{name}: targets are between 0 and 1, got numbers from {values.min():.3g} to {values.max():.3g}; labels of -1 and 1 "
-               "become (y + 1) / 2")  # fmt: skip
+        refuse(
+            f"{name}: targets are between 0 and 1, got numbers from {values.min():.3g} to {values.max():.3g}; labels of -1 and 1 "
+            "become (y + 1) / 2"
+        )

@@ -23,16 +23,33 @@ __all__ = ["multi_head_attention_forward"]
 NAME = "multi_head_attention_forward"
 
 
-def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: int, num_heads: int,
-                                 in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None,
-                                 bias_v: Tensor | None, add_zero_attn: bool, dropout_p: float, out_proj_weight: Tensor,
-                                 out_proj_bias: Tensor | None, training: bool = True,
-                                 key_padding_mask: Tensor | None = None, need_weights: bool = True,
-                                 attn_mask: Tensor | None = None, use_separate_proj_weight: bool = False,
-                                 q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None,
-                                 v_proj_weight: Tensor | None = None, static_k: Tensor | None = None,
-                                 static_v: Tensor | None = None, average_attn_weights: bool = True,
-                                 is_causal: bool = False) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
     """Attention in several heads between linear maps of query, key and value and of the result.
 
     - `query` (Tensor): (L, N, E), or (L, E) for one sample
@@ -82,8 +99,10 @@ def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embe
         key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     length, batch, embed = query._data.shape
     if use_separate_proj_weight:
-        weights = [_given(f"{n}_proj_weight", w) for n,
-                   w in zip("qkv", (q_proj_weight, k_proj_weight, v_proj_weight), strict=True)]  # fmt: skip
+        weights = [
+            _given(f"{n}_proj_weight", w)
+            for n, w in zip("qkv", (q_proj_weight, k_proj_weight, v_proj_weight), strict=True)
+        ]
     else:
         weights = _given("in_proj_weight", in_proj_weight).chunk(3)
     biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
@@ -126,12 +145,19 @@ def _check_dims(query: Tensor, key: Tensor, value: Tensor, embed: int, heads: in
     if not heads or embed % heads:
         raise AssertionError(f"{NAME}: embed_dim {embed} not divisible by num_heads {heads}")
     if key._data.shape[:-1] != value._data.shape[:-1]:
-        raise AssertionError(f"{NAME}: key shape {list(key._data.shape)} does not match value shape "
-                             f"{list(value._data.shape)}")  # fmt: skip
+        raise AssertionError(
+            f"{NAME}: key shape {list(key._data.shape)} does not match value shape {list(value._data.shape)}"
+        )
 
 
-def check_ranks(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None,
-                attn_mask: Tensor | None = None, heads: int = 1) -> bool:  # fmt: skip
+def check_ranks(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    heads: int = 1,
+) -> bool:
     """Whether the inputs have a batch dimension; refuses numbers of dimensions that do not belong together."""
     n = query._data.ndim
     if n not in (2, 3):
@@ -140,11 +166,15 @@ def check_ranks(query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Ten
         )
     start = f"{NAME}: For {'batched' if n == 3 else 'unbatched'} ({n}-D) `query`, expected"
     if key._data.ndim != n or value._data.ndim != n:
-        raise AssertionError(f"{start} `key` and `value` to be {n}-D but found {key._data.ndim}-D and {value._data.ndim}-D "
-                             "tensors respectively")  # fmt: skip
+        raise AssertionError(
+            f"{start} `key` and `value` to be {n}-D but found {key._data.ndim}-D and {value._data.ndim}-D "
+            "tensors respectively"
+        )
     if key_padding_mask is not None and key_padding_mask._data.ndim != n - 1:
-        raise AssertionError(f"{start} `key_padding_mask` to be `None` or {n - 1}-D but found {key_padding_mask._data.ndim}-D tensor "
-                             "instead")  # fmt: skip
+        raise AssertionError(
+            f"{start} `key_padding_mask` to be `None` or {n - 1}-D but found {key_padding_mask._data.ndim}-D tensor "
+            "instead"
+        )
     if attn_mask is not None and attn_mask._data.ndim not in (2, 3):
         raise AssertionError(
             f"{start} `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask._data.ndim}-D tensor instead"
@@ -168,26 +198,32 @@ def _heads(x: Tensor, heads: int, static: Tensor | None) -> Tensor:
     if static is None:
         return x.reshape(length, batch, heads, embed // heads).permute(1, 2, 0, 3)
     if static._data.shape[0] != batch * heads or static._data.shape[2] != embed // heads:
-        raise AssertionError(f"{NAME}: expecting static keys and values of shape [{batch * heads}, S, "
-                             f"{embed // heads}], but got {list(static._data.shape)}")  # fmt: skip
+        raise AssertionError(
+            f"{NAME}: expecting static keys and values of shape [{batch * heads}, S, "
+            f"{embed // heads}], but got {list(static._data.shape)}"
+        )
     return static.reshape(batch, heads, -1, embed // heads)
 
 
-def _mask(attn_mask: Tensor | None, padding: Tensor | None, batch: int, heads: int, length: int, source: int,
-          query: Tensor) -> Any:  # fmt: skip
+def _mask(
+    attn_mask: Tensor | None, padding: Tensor | None, batch: int, heads: int, length: int, source: int, query: Tensor
+) -> Any:
     """Both masks as one that is added to scores of shape (N, heads, L, S); None if there is none."""
     mask = None
     if attn_mask is not None:
         shape = attn_mask._data.shape
         if shape not in ((length, source), (batch * heads, length, source)):
-            raise RuntimeError(f"{NAME}: The shape of attn_mask is {list(shape)}, but should be {[length, source]} or "
-                               f"{[batch * heads, length, source]}.")  # fmt: skip
+            raise RuntimeError(
+                f"{NAME}: The shape of attn_mask is {list(shape)}, but should be {[length, source]} or "
+                f"{[batch * heads, length, source]}."
+            )
         mask = _added("attn_mask", attn_mask, query)
         mask = mask.reshape(batch, heads, length, source) if len(shape) == 3 else mask.reshape(1, 1, length, source)
     if padding is not None:
         if padding._data.shape != (batch, source):
-            raise AssertionError(f"{NAME}: expecting key_padding_mask shape of {[batch, source]}, but got "
-                                 f"{list(padding._data.shape)}")  # fmt: skip
+            raise AssertionError(
+                f"{NAME}: expecting key_padding_mask shape of {[batch, source]}, but got {list(padding._data.shape)}"
+            )
         padding = _added("key_padding_mask", padding, query).reshape(batch, 1, 1, source)
         mask = padding if mask is None else mask + padding
     return mask
@@ -215,6 +251,12 @@ def _sample(**options: Any) -> Sample:
     return Sample(*inputs, options.pop("zero", False), 0.0, Arg(4, 4), Arg(4), **options)
 
 
-declare("nn.functional.multi_head_attention_forward",
-        [_sample(), _sample(attn_mask=Arg(3, 3)), _sample(zero=True, average_attn_weights=False),
-         _sample(key_padding_mask=Arg(values=[[False, False, True], [False, True, False]], dtype="bool"))])  # fmt: skip
+declare(
+    "nn.functional.multi_head_attention_forward",
+    [
+        _sample(),
+        _sample(attn_mask=Arg(3, 3)),
+        _sample(zero=True, average_attn_weights=False),
+        _sample(key_padding_mask=Arg(values=[[False, False, True], [False, True, False]], dtype="bool")),
+    ],
+)

@@ -20,8 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["bartlett_window", "blackman_window", "hamming_window", "hann_window", "kaiser_window"]
 
 
-def _named(name: str, window_length: Any, periodic: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool,
-           make: Callable) -> Any:  # fmt: skip
+def _named(
+    name: str,
+    window_length: Any,
+    periodic: bool,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    make: Callable,
+) -> Any:
     """The weights `make(n, end)` of one period, or with both ends, in any floating dtype."""
     try:
         n = operator.index(window_length)
@@ -38,8 +46,16 @@ def _named(name: str, window_length: Any, periodic: bool, dtype: Any, layout: An
     return finish(name, data.astype(d.np), requires_grad, device)
 
 
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
-                    pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def bartlett_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """The triangle 1 - |2k/N - 1| for k = 0 .. length - 1.
 
     - `window_length` (int): the length
@@ -61,8 +77,16 @@ def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = N
     return _named("bartlett_window", window_length, periodic, dtype, layout, device, requires_grad, triangle)
 
 
-def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
-                    pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def blackman_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """0.42 - 0.5 cos(2πk/N) + 0.08 cos(4πk/N) for k = 0 .. length - 1.
 
     - `window_length` (int): the length
@@ -81,12 +105,30 @@ def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = N
         >>> ferro.blackman_window(4)[1:]
         tensor([0.3400, 1.0000, 0.3400])
     """
-    return _named("blackman_window", window_length, periodic, dtype, layout, device, requires_grad,
-                  lambda n, end: cosines(n, end, BLACKMAN))  # fmt: skip
+    return _named(
+        "blackman_window",
+        window_length,
+        periodic,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+        lambda n, end: cosines(n, end, BLACKMAN),
+    )
 
 
-def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
-                   layout: Any = strided, device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def hamming_window(
+    window_length: int,
+    periodic: bool = True,
+    alpha: float = 0.54,
+    beta: float = 0.46,
+    *,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """alpha - beta cos(2πk/N) for k = 0 .. length - 1.
 
     - `window_length` (int): the length
@@ -106,12 +148,28 @@ def hamming_window(window_length: int, periodic: bool = True, alpha: float = 0.5
         >>> ferro.hamming_window(4, periodic=False)
         tensor([0.0800, 0.7700, 0.7700, 0.0800])
     """
-    return _named("hamming_window", window_length, periodic, dtype, layout, device, requires_grad,
-                  lambda n, end: cosines(n, end, (alpha, beta)))  # fmt: skip
+    return _named(
+        "hamming_window",
+        window_length,
+        periodic,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+        lambda n, end: cosines(n, end, (alpha, beta)),
+    )
 
 
-def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, layout: Any = strided, device: Any = None,
-                pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def hann_window(
+    window_length: int,
+    periodic: bool = True,
+    *,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """sin²(πk/N) for k = 0 .. length - 1.
 
     - `window_length` (int): the length
@@ -130,12 +188,29 @@ def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None,
         >>> ferro.hann_window(4, periodic=False)
         tensor([0.0000, 0.7500, 0.7500, 0.0000])
     """
-    return _named("hann_window", window_length, periodic, dtype, layout, device, requires_grad,
-                  lambda n, end: cosines(n, end, (0.5, 0.5)))  # fmt: skip
+    return _named(
+        "hann_window",
+        window_length,
+        periodic,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+        lambda n, end: cosines(n, end, (0.5, 0.5)),
+    )
 
 
-def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, layout: Any = strided,
-                  device: Any = None, pin_memory: bool = False, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def kaiser_window(
+    window_length: int,
+    periodic: bool = True,
+    beta: float = 12.0,
+    *,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    pin_memory: bool = False,
+    requires_grad: bool = False,
+) -> Tensor:
     """I₀(beta √(1 - (2k/N - 1)²)) / I₀(beta) for k = 0 .. length - 1.
 
     - `window_length` (int): the length
@@ -155,8 +230,16 @@ def kaiser_window(window_length: int, periodic: bool = True, beta: float = 12.0,
         >>> ferro.kaiser_window(4, periodic=False)
         tensor([5.2773e-05, 5.1884e-01, 5.1884e-01, 5.2773e-05])
     """
-    return _named("kaiser_window", window_length, periodic, dtype, layout, device, requires_grad,
-                  lambda n, end: kaiser_bell(n, end, float(beta)))  # fmt: skip
+    return _named(
+        "kaiser_window",
+        window_length,
+        periodic,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+        lambda n, end: kaiser_bell(n, end, float(beta)),
+    )
 
 
 for _name in __all__:

@@ -42,20 +42,32 @@ def _trailing(name: str, input: Tensor, normalized_shape: Any, weight: Any, bias
     shape = need_tensor(name, "input", input)._data.shape
     if shape[-n:] != normalized_shape or not n:
         if not n:
-            raise RuntimeError(f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e., "
-                               "containing at least one element, but got normalized_shape = []")  # fmt: skip
-        raise RuntimeError(f"{name}: Given normalized_shape={list(normalized_shape)}, expected input with shape "
-                           f"[*, {', '.join(map(str, normalized_shape))}], but got input of size {list(shape)}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: Expected normalized_shape to be at least 1-dimensional, i.e., "
+                "containing at least one element, but got normalized_shape = []"
+            )
+        raise RuntimeError(
+            f"{name}: Given normalized_shape={list(normalized_shape)}, expected input with shape "
+            f"[*, {', '.join(map(str, normalized_shape))}], but got input of size {list(shape)}"
+        )
     for label, t in (("weight", weight), ("bias", bias)):
         if t is not None and need_tensor(name, label, t)._data.shape != normalized_shape:
-            raise RuntimeError(f"{name}: Expected {label} to be of same shape as normalized_shape, but "
-                               f"got {label} of shape {list(t._data.shape)} and normalized_shape = "
-                               f"{list(normalized_shape)}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: Expected {label} to be of same shape as normalized_shape, but "
+                f"got {label} of shape {list(t._data.shape)} and normalized_shape = "
+                f"{list(normalized_shape)}"
+            )
     return n
 
 
-def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None,
-               eps: float = 1e-5, cudnn_enable: bool = True) -> Tensor:  # fmt: skip
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) over the last dimensions, times weight, plus bias.
 
     - `input` (Tensor): x, (..., *normalized_shape)
@@ -80,15 +92,23 @@ def layer_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = Non
     return apply(LAYER_NORM, (input, weight, bias), (n, eps))
 
 
-LAYER_NORM = Op("layer_norm", lambda xp, x, weight, bias, /, n, eps: xp.layer_norm(x, weight, bias, n, eps),
-                aux=("mean", "rstd"),
-                vjp=lambda xp, g, x, weight, mean, rstd, n, eps, needs: xp.layer_norm_vjp(g, x, weight, mean, rstd, n,
-                                                                                          eps, needs),
-                diff=("x", "weight", "bias"), weight=3.0, path="nn.functional.layer_norm",
-                samples=[Sample(Arg(3, 4), (4,)), Sample(Arg(3, 4), (4,), Arg(4), Arg(4)),
-                         Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)), Sample(Arg(5), (5,), Arg(5), None, 1e-2),
-                         Sample(Arg(2, 2, 3), (3,), Arg(3), Arg(3)),
-                         Sample(Arg(0, 3), (3,), Arg(3), Arg(3))])  # fmt: skip
+LAYER_NORM = Op(
+    "layer_norm",
+    lambda xp, x, weight, bias, /, n, eps: xp.layer_norm(x, weight, bias, n, eps),
+    aux=("mean", "rstd"),
+    vjp=lambda xp, g, x, weight, mean, rstd, n, eps, needs: xp.layer_norm_vjp(g, x, weight, mean, rstd, n, eps, needs),
+    diff=("x", "weight", "bias"),
+    weight=3.0,
+    path="nn.functional.layer_norm",
+    samples=[
+        Sample(Arg(3, 4), (4,)),
+        Sample(Arg(3, 4), (4,), Arg(4), Arg(4)),
+        Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)),
+        Sample(Arg(5), (5,), Arg(5), None, 1e-2),
+        Sample(Arg(2, 2, 3), (3,), Arg(3), Arg(3)),
+        Sample(Arg(0, 3), (3,), Arg(3), Arg(3)),
+    ],
+)
 
 
 def layer_norm_vjp(
@@ -145,12 +165,23 @@ def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None,
     return apply(RMS_NORM, (input, weight), (n, eps))
 
 
-RMS_NORM = Op("rms_norm", lambda xp, x, weight, /, n, eps: xp.rms_norm(x, weight, n, eps), aux=("rstd",),
-              vjp=lambda xp, g, x, weight, rstd, n, eps, needs: xp.rms_norm_vjp(g, x, weight, rstd, n, eps, needs),
-              diff=("x", "weight"), weight=3.0, path="nn.functional.rms_norm", complex=True,
-              samples=[Sample(Arg(3, 4), (4,)), Sample(Arg(3, 4), (4,), Arg(4), 1e-3),
-                       Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)), Sample(Arg(5), (5,)),
-                       Sample(Arg(0, 3), (3,), Arg(3))])  # fmt: skip
+RMS_NORM = Op(
+    "rms_norm",
+    lambda xp, x, weight, /, n, eps: xp.rms_norm(x, weight, n, eps),
+    aux=("rstd",),
+    vjp=lambda xp, g, x, weight, rstd, n, eps, needs: xp.rms_norm_vjp(g, x, weight, rstd, n, eps, needs),
+    diff=("x", "weight"),
+    weight=3.0,
+    path="nn.functional.rms_norm",
+    complex=True,
+    samples=[
+        Sample(Arg(3, 4), (4,)),
+        Sample(Arg(3, 4), (4,), Arg(4), 1e-3),
+        Sample(Arg(2, 3, 4), (3, 4), Arg(3, 4)),
+        Sample(Arg(5), (5,)),
+        Sample(Arg(0, 3), (3,), Arg(3)),
+    ],
+)
 
 
 def rms_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
@@ -170,12 +201,16 @@ def _check_channels(name: str, input: Tensor, **per_channel: Any) -> None:
     floating(name, input, *per_channel.values())
     shape = input._data.shape
     if len(shape) < 2:
-        raise RuntimeError(f"{name}: Expected at least 2 dimensions for input tensor but received {len(shape)}: it has the shape "
-                           f"{list(shape)}, and should have (N, C, ...)")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected at least 2 dimensions for input tensor but received {len(shape)}: it has the shape "
+            f"{list(shape)}, and should have (N, C, ...)"
+        )
     for label, t in per_channel.items():
         if t is not None and t._data.size != shape[1]:
-            raise RuntimeError(f"{name}: {label} should contain {shape[1]} elements not {t._data.size} "
-                               f"(the input of shape {list(shape)} has {shape[1]} channels)")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: {label} should contain {shape[1]} elements not {t._data.size} "
+                f"(the input of shape {list(shape)} has {shape[1]} channels)"
+            )
 
 
 def _refuse_shared(name: str, input: Tensor, **running: Any) -> None:
@@ -202,9 +237,16 @@ def _update(running: Tensor | None, value: Any, momentum: float) -> None:
         bump(running, "batch_norm")
 
 
-def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None = None,
-               bias: Tensor | None = None, training: bool = False, momentum: float = 0.1,
-               eps: float = 1e-5) -> Tensor:  # fmt: skip
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
     """y = (x - mean) / sqrt(var + eps) for each channel (dimension 1), times weight, plus bias.
 
     - `input` (Tensor): x, (N, C, ...)
@@ -241,8 +283,17 @@ def batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor |
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
 
-def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None,
-                bias: Tensor | None, training: bool, momentum: float, eps: float, found: list | None = None) -> Tensor:  # fmt: skip
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    found: list | None = None,
+) -> Tensor:
     """The normalised input; `found` receives the mean and the biased variance it was normalised with."""
     if need_tensor("batch_norm", "input", input)._data.ndim == 1 and input._data.size == 0:
         if found is not None:
@@ -255,8 +306,10 @@ def _batch_norm(input: Tensor, running_mean: Tensor | None, running_var: Tensor 
         and tangents_of(input)
         and any(t is not None and tangents_of(t) for t in (running_mean, running_var))
     ):
-        raise RuntimeError("batch_norm is not differentiable wrt running_mean and running_var: they have tangents of forward mode; "
-                           "detach them")  # fmt: skip
+        raise RuntimeError(
+            "batch_norm is not differentiable wrt running_mean and running_var: they have tangents of forward mode; "
+            "detach them"
+        )
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("batch_norm: Expected running_mean and running_var to be defined when training=False")
@@ -287,8 +340,18 @@ def _normalised(xp: Any, x: Any, weight: Any, bias: Any, mean: Any, var: Any, ep
     return result
 
 
-def _normalised_vjp(xp: Any, g: Any, x: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, var: Any,
-                    eps: float, needs: tuple) -> tuple:  # fmt: skip
+def _normalised_vjp(
+    xp: Any,
+    g: Any,
+    x: Any,
+    weight: Any,
+    running_mean: Any,
+    running_var: Any,
+    mean: Any,
+    var: Any,
+    eps: float,
+    needs: tuple,
+) -> tuple:
     """The gradients by x, weight and bias."""
     if running_mean is not None:  # mean and var are the same, but without a place on the tape in a recorded backward
         mean, var = running_mean, running_var
@@ -297,15 +360,24 @@ def _normalised_vjp(xp: Any, g: Any, x: Any, weight: Any, running_mean: Any, run
 
 _normed: Any = {"low": 0.5, "high": 2.0, "grad": False}
 BATCH_NORM = Op(
-    "batch_norm", aux=("mean", "var"), diff=("x", "weight", "bias"), weight=3.0, vjp=_normalised_vjp,
-    forward=lambda xp, x, weight, bias, running_mean, running_var, /, eps, found:
-        _normalised(xp, x, weight, bias, running_mean, running_var, eps, found),
+    "batch_norm",
+    aux=("mean", "var"),
+    diff=("x", "weight", "bias"),
+    weight=3.0,
+    vjp=_normalised_vjp,
+    forward=lambda xp, x, weight, bias, running_mean, running_var, /, eps, found: _normalised(
+        xp, x, weight, bias, running_mean, running_var, eps, found
+    ),
     path="nn.functional.batch_norm",
-    samples=[Sample(Arg(4, 3), None, None, training=True),
-             Sample(Arg(4, 3), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3)),
-             Sample(Arg(2, 3, 4), None, None, Arg(3), Arg(3), True, 0.2, 1e-2),
-             Sample(Arg(2, 3, 2, 2), None, None, Arg(3), None, True),
-             Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed))], layout=BATCHES)  # fmt: skip
+    samples=[
+        Sample(Arg(4, 3), None, None, training=True),
+        Sample(Arg(4, 3), Arg(3, grad=False), Arg(3, **_normed), Arg(3), Arg(3)),
+        Sample(Arg(2, 3, 4), None, None, Arg(3), Arg(3), True, 0.2, 1e-2),
+        Sample(Arg(2, 3, 2, 2), None, None, Arg(3), None, True),
+        Sample(Arg(2, 3, 2), Arg(3, grad=False), Arg(3, **_normed)),
+    ],
+    layout=BATCHES,
+)
 
 
 def batch_norm_vjp(
@@ -328,9 +400,16 @@ def batch_norm_vjp(
     return dx, (g * z).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
 
 
-def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var: Tensor | None = None,
-                  weight: Tensor | None = None, bias: Tensor | None = None, use_input_stats: bool = True,
-                  momentum: float = 0.1, eps: float = 1e-5) -> Tensor:  # fmt: skip
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
     """batch_norm of each sample alone: y = (x - mean) / sqrt(var + eps) for each sample and channel, times weight, plus
     bias.
 
@@ -390,12 +469,22 @@ def _groups(input: Tensor, groups: int, weight: Tensor | None, bias: Tensor | No
 
 
 GROUP_NORM = Op(
-    "group_norm", lambda xp, x, weight, bias, /, groups, eps: xp.group_norm(x, weight, bias, groups, eps),
-    aux=("mean", "rstd"), diff=("x", "weight", "bias"), weight=3.0, path="nn.functional.group_norm",
-    vjp=lambda xp, g, x, weight, mean, rstd, groups, eps, needs:
-        xp.group_norm_vjp(g, x, weight, mean, rstd, groups, eps, needs),
-    samples=[Sample(Arg(2, 4, 3), 2), Sample(Arg(2, 4, 2, 2), 4, Arg(4), Arg(4)),
-             Sample(Arg(3, 4), 1, Arg(4), None, 1e-3)], layout=CHANNELS)  # fmt: skip
+    "group_norm",
+    lambda xp, x, weight, bias, /, groups, eps: xp.group_norm(x, weight, bias, groups, eps),
+    aux=("mean", "rstd"),
+    diff=("x", "weight", "bias"),
+    weight=3.0,
+    path="nn.functional.group_norm",
+    vjp=lambda xp, g, x, weight, mean, rstd, groups, eps, needs: xp.group_norm_vjp(
+        g, x, weight, mean, rstd, groups, eps, needs
+    ),
+    samples=[
+        Sample(Arg(2, 4, 3), 2),
+        Sample(Arg(2, 4, 2, 2), 4, Arg(4), Arg(4)),
+        Sample(Arg(3, 4), 1, Arg(4), None, 1e-3),
+    ],
+    layout=CHANNELS,
+)
 
 
 def group_norm_vjp(
@@ -414,14 +503,25 @@ def group_norm_vjp(
     return dx, (g * z.reshape(shape)).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
 
 
-declare("nn.functional.instance_norm",
-        [Sample(Arg(2, 3, 4)), Sample(Arg(2, 3, 2, 2), None, None, Arg(3), Arg(3)),
-         Sample(Arg(2, 3, 4), None, None, Arg(3), eps=1e-2),
-         Sample(Arg(2, 3, 4), Arg(3, grad=False), Arg(3, **_normed), use_input_stats=False)])  # fmt: skip
+declare(
+    "nn.functional.instance_norm",
+    [
+        Sample(Arg(2, 3, 4)),
+        Sample(Arg(2, 3, 2, 2), None, None, Arg(3), Arg(3)),
+        Sample(Arg(2, 3, 4), None, None, Arg(3), eps=1e-2),
+        Sample(Arg(2, 3, 4), Arg(3, grad=False), Arg(3, **_normed), use_input_stats=False),
+    ],
+)
 
 
-def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
-               eps: float = 1e-5, cudnn_enabled: bool = True) -> Tensor:  # fmt: skip
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
     """layer_norm over each of `num_groups` groups of channels, with weight and bias for each channel.
 
     - `input` (Tensor): (N, C, ...)
@@ -444,19 +544,24 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     if num_groups <= 0:
         raise RuntimeError(f"group_norm: Expected num groups to be greater than 0, got {num_groups}")
     if shape[1] % num_groups:
-        raise RuntimeError("group_norm: Expected number of channels in input to be divisible by "
-                           f"num_groups, but got input of shape {list(shape)} and "
-                           f"num_groups={num_groups}")  # fmt: skip
+        raise RuntimeError(
+            "group_norm: Expected number of channels in input to be divisible by "
+            f"num_groups, but got input of shape {list(shape)} and "
+            f"num_groups={num_groups}"
+        )
     for label, t in (("weight", weight), ("bias", bias)):
         if t is not None and t._data.ndim != 1:
-            raise RuntimeError(f"group_norm: Expected {label} to be a vector of size equal to the "
-                               f"number of channels in input, but got {label} of shape "
-                               f"{list(t._data.shape)} and input of shape {list(shape)}")  # fmt: skip
+            raise RuntimeError(
+                f"group_norm: Expected {label} to be a vector of size equal to the "
+                f"number of channels in input, but got {label} of shape "
+                f"{list(t._data.shape)} and input of shape {list(shape)}"
+            )
     return laid_out_like(input, _groups(input, num_groups, weight, bias, eps))
 
 
-def functional_group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
-                          eps: float = 1e-5) -> Tensor:  # fmt: skip
+def functional_group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
     """layer_norm over each of `num_groups` groups of channels, with weight and bias for each channel.
 
     - `input` (Tensor): (N, C, ...)
@@ -596,8 +701,16 @@ def native_group_norm(
     return out, mean, ((d * d).mean(-1) + eps).rsqrt()
 
 
-def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
-                      running_var: Tensor | None, training: bool, momentum: float, eps: float) -> tuple:  # fmt: skip
+def native_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple:
     """batch_norm with its statistics: (result, mean, 1 / sqrt(var + eps)); the last two are empty outside of training.
 
     - `input` (Tensor): (N, C, ...)

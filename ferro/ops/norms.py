@@ -42,8 +42,9 @@ INF = math.inf
 # -- vectors -----------------------------------------------------------------------------------------------------------
 
 
-def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None,
-                out: Tensor | None = None) -> Tensor:  # fmt: skip
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
     """(Σ |x|^ord)^(1/ord) over the dimensions `dim`, real.
 
     - `x` (Tensor): any shape, floating or complex
@@ -77,9 +78,11 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
     if a.size == 0 and (ord < 0 or ord == INF):
         empty = [d for d in dims if a.shape[d] == 0]
         if empty:
-            raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm of a tensor of shape "
-                               f"{list(a.shape)} over dimension "
-                               f"{empty[0]}: it is empty, and this norm of nothing is not defined")  # fmt: skip
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {ord} norm of a tensor of shape "
+                f"{list(a.shape)} over dimension "
+                f"{empty[0]}: it is empty, and this norm of nothing is not defined"
+            )
     result = unary(VECTOR_NORM, x, (ord, dims, keepdim))
     return result if out is None else into("linalg.vector_norm", out, result)
 
@@ -121,10 +124,10 @@ def _vector_norm_x(xp: Any, g: Any, x: Any, out: Any, ord: float, dim: tuple, ke
 
 _ORDS = (0, 0.5, 1, 1.5, 2, 2.5, 3, INF, -INF, -1, -2.0)
 # second derivatives at these points are finite here and nan in PyTorch
-_KINKS = [Sample(Arg(values=[0.0, 0.0]), o, smooth=False, twice=o in (1, 3, INF, -INF))
-          for o in (0.5, 1, 1.5, 2, 3, INF, -INF, -1)] + [
-    Sample(Arg(values=[1.0, 0.0, -2.0]), o, smooth=False, twice=o in (1, 3))
-    for o in (0.5, 1, 1.5, 2.5, 3, -1)]  # fmt: skip
+_KINKS = [
+    Sample(Arg(values=[0.0, 0.0]), o, smooth=False, twice=o in (1, 3, INF, -INF))
+    for o in (0.5, 1, 1.5, 2, 3, INF, -INF, -1)
+] + [Sample(Arg(values=[1.0, 0.0, -2.0]), o, smooth=False, twice=o in (1, 3)) for o in (0.5, 1, 1.5, 2.5, 3, -1)]
 
 
 def away(rng: Any, shape: tuple) -> Any:
@@ -134,10 +137,20 @@ def away(rng: Any, shape: tuple) -> Any:
 
 
 VECTOR_NORM = Op(
-    "linalg.vector_norm", lambda xp, x, /, ord, dim, keepdim: xp.vector_norm(x, ord, dim, keepdim), x=_vector_norm_x,
-    samples=[*[Sample(Arg(3, 4, make=away), o) for o in _ORDS], *[Sample(Arg(3, 4, make=away), o, 1) for o in _ORDS],
-             Sample(Arg(make=away)), Sample(Arg(2, 3, 2, make=away), 3, (0, 2), True), Sample(Arg(0, 2), 2, 0),
-             Sample(Arg(values=[3.0, -3.0, 1.0]), INF, smooth=False), *_KINKS], complex=True)  # fmt: skip
+    "linalg.vector_norm",
+    lambda xp, x, /, ord, dim, keepdim: xp.vector_norm(x, ord, dim, keepdim),
+    x=_vector_norm_x,
+    samples=[
+        *[Sample(Arg(3, 4, make=away), o) for o in _ORDS],
+        *[Sample(Arg(3, 4, make=away), o, 1) for o in _ORDS],
+        Sample(Arg(make=away)),
+        Sample(Arg(2, 3, 2, make=away), 3, (0, 2), True),
+        Sample(Arg(0, 2), 2, 0),
+        Sample(Arg(values=[3.0, -3.0, 1.0]), INF, smooth=False),
+        *_KINKS,
+    ],
+    complex=True,
+)
 singular("linalg.vector_norm", "0, p = 2", Sample(Arg(values=[0.0, 0.0])), "of the subgradients the smallest")
 singular("linalg.vector_norm", "0, p = 1", Sample(Arg(values=[0.0, 0.0]), 1), "of the subgradients the smallest")
 singular(
@@ -183,17 +196,33 @@ def norm(
     return vector_norm(input, 2 if p is None else p, dim, keepdim, dtype=dtype, out=out)
 
 
-declare("norm", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 2), Sample(Arg(3, 4), 3, 1), Sample(Arg(3, 4), "fro", (0, 1)),
-                 Sample(Arg(2, 3), 1, 0, True),
-                 Sample(Arg(3, 4, make=away), INF, (0, 1)), Sample(Arg(values=[0.0, 0.0]),
-        smooth=False, twice=False)], complex=True)  # fmt: skip
+declare(
+    "norm",
+    [
+        Sample(Arg(3, 4)),
+        Sample(Arg(3, 4), 2),
+        Sample(Arg(3, 4), 3, 1),
+        Sample(Arg(3, 4), "fro", (0, 1)),
+        Sample(Arg(2, 3), 1, 0, True),
+        Sample(Arg(3, 4, make=away), INF, (0, 1)),
+        Sample(Arg(values=[0.0, 0.0]), smooth=False, twice=False),
+    ],
+    complex=True,
+)
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
 
 
-def matrix_norm(A: Tensor, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, *, dtype: Any = None,
-                out: Tensor | None = None) -> Tensor:  # fmt: skip
+def matrix_norm(
+    A: Tensor,
+    ord: Any = "fro",
+    dim: Any = (-2, -1),
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """The norm of the matrices in the dimensions `dim`.
 
     - `A` (Tensor): (..., m, n), floating or complex
@@ -257,12 +286,21 @@ def _by_singular_values(A: Any, ord: Any, row: int, column: int, keepdim: bool) 
     return fn.reshape(result, kept(A._data.shape, (row, column))) if keepdim else result
 
 
-declare("linalg.matrix_norm", [Sample(Arg(3, 4)), Sample(Arg(2, 3, 4), "fro", (0, 2), True),
-                               *[Sample(Arg(3, 4), o) for o in (1, -1, INF, -INF)],
-                               *[Sample(Arg(3, 4), o) for o in (2, -2, "nuc")], Sample(Arg(2, 3, 4), "nuc", (2, 0), True),
-                               Sample(Arg(2, 3, 3), 2, (1, 0)), Sample(Arg(0, 2), "nuc"),
-                               Sample(Arg(2, 3, 4), 1, (2, 0)), Sample(Arg(2, 3, 4), INF, (0, 1), True)],
-        complex=True)  # fmt: skip
+declare(
+    "linalg.matrix_norm",
+    [
+        Sample(Arg(3, 4)),
+        Sample(Arg(2, 3, 4), "fro", (0, 2), True),
+        *[Sample(Arg(3, 4), o) for o in (1, -1, INF, -INF)],
+        *[Sample(Arg(3, 4), o) for o in (2, -2, "nuc")],
+        Sample(Arg(2, 3, 4), "nuc", (2, 0), True),
+        Sample(Arg(2, 3, 3), 2, (1, 0)),
+        Sample(Arg(0, 2), "nuc"),
+        Sample(Arg(2, 3, 4), 1, (2, 0)),
+        Sample(Arg(2, 3, 4), INF, (0, 1), True),
+    ],
+    complex=True,
+)
 
 
 def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False, *, out: Tensor | None = None) -> Tensor:
@@ -309,8 +347,9 @@ declare(
 )
 
 
-def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None,
-                dtype: Any = None) -> Tensor:  # fmt: skip
+def linalg_norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, out: Tensor | None = None, dtype: Any = None
+) -> Tensor:
     """The norm of a vector (one `dim`) or a matrix (two).
 
     - `A` (Tensor): any shape, floating or complex
@@ -340,8 +379,18 @@ def linalg_norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = Fal
     return vector_norm(A, 2 if ord is None else ord, dims, keepdim, dtype=dtype, out=out)
 
 
-declare("linalg.norm", [Sample(Arg(3, 4)), Sample(Arg(5), 3), Sample(Arg(3, 4), INF), Sample(Arg(3, 4), None, 1),
-                        Sample(Arg(2, 3, 4), "fro", (0, 1)), Sample(Arg(2, 3), 3, 1, True)], complex=True)  # fmt: skip
+declare(
+    "linalg.norm",
+    [
+        Sample(Arg(3, 4)),
+        Sample(Arg(5), 3),
+        Sample(Arg(3, 4), INF),
+        Sample(Arg(3, 4), None, 1),
+        Sample(Arg(2, 3, 4), "fro", (0, 1)),
+        Sample(Arg(2, 3), 3, 1, True),
+    ],
+    complex=True,
+)
 
 
 @in_full_precision
@@ -382,19 +431,38 @@ def _near_one(rng: Any, shape: tuple) -> Any:
     return np.diag(np.arange(1.0, shape[-1] + 1)) + rng.uniform(-0.2, 0.2, shape)
 
 
-declare("linalg.cond", [*[Sample(Arg(3, 3, make=_near_one), o) for o in (None, 2, -2)], Sample(Arg(2, 2, 2, make=_near_one)),
-                        Sample(Arg(3, 2, make=away))], complex=True)  # fmt: skip
+declare(
+    "linalg.cond",
+    [
+        *[Sample(Arg(3, 3, make=_near_one), o) for o in (None, 2, -2)],
+        Sample(Arg(2, 2, 2, make=_near_one)),
+        Sample(Arg(3, 2, make=away)),
+    ],
+    complex=True,
+)
 
 
 _ZERO = Arg(values=[[0.0, 0.0], [0.0, 0.0]])
 singular("linalg.matrix_norm", "'nuc' of the zero matrix", Sample(_ZERO, "nuc"), "of the subgradients the smallest")
-singular("linalg.matrix_norm", "'nuc' of deficient rank", Sample(Arg(values=[[3.0, 0.0], [4.0, 0.0]]), "nuc"),
-         "of the subgradients the smallest; second: along the matrices of the same rank")  # fmt: skip
-singular("linalg.matrix_norm", "'nuc', equal singular values", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]]), "nuc"),
-         "the norm is smooth there: the derivative of the polar factor does not divide by differences")  # fmt: skip
+singular(
+    "linalg.matrix_norm",
+    "'nuc' of deficient rank",
+    Sample(Arg(values=[[3.0, 0.0], [4.0, 0.0]]), "nuc"),
+    "of the subgradients the smallest; second: along the matrices of the same rank",
+)
+singular(
+    "linalg.matrix_norm",
+    "'nuc', equal singular values",
+    Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]]), "nuc"),
+    "the norm is smooth there: the derivative of the polar factor does not divide by differences",
+)
 singular("linalg.matrix_norm", "2-norm of the zero matrix", Sample(_ZERO, 2), "of the subgradients the smallest")
-singular("linalg.matrix_norm", "2-norm, equal singular values", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]]), 2),
-         "the largest singular values share the gradient evenly, as in amax")  # fmt: skip
+singular(
+    "linalg.matrix_norm",
+    "2-norm, equal singular values",
+    Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]]), 2),
+    "the largest singular values share the gradient evenly, as in amax",
+)
 
 
 # -- distances ---------------------------------------------------------------------------------------------------------
@@ -417,10 +485,18 @@ def dist(input: Tensor, other: Any, p: float = 2) -> Tensor:
     return vector_norm(input - other, p)
 
 
-declare("dist", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(4), 3), Sample(Arg(3), Arg(3), 1),
-                 Sample(Arg(3), Arg(3), 0.5),
-                 Sample(Arg(4), Arg(4), INF), Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.0]),
-        smooth=False, twice=False)], complex=True)  # fmt: skip
+declare(
+    "dist",
+    [
+        Sample(Arg(3, 4), Arg(3, 4)),
+        Sample(Arg(3, 4), Arg(4), 3),
+        Sample(Arg(3), Arg(3), 1),
+        Sample(Arg(3), Arg(3), 0.5),
+        Sample(Arg(4), Arg(4), INF),
+        Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.0]), smooth=False, twice=False),
+    ],
+    complex=True,
+)
 singular(
     "dist", "equal points", Sample(Arg(values=[1.0, 2.0]), Arg(values=[1.0, 2.0])), "of the subgradients the smallest"
 )
@@ -447,9 +523,14 @@ def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6,
     return vector_norm(diff, p, max(diff._data.ndim - 1, 0), keepdim)
 
 
-declare("nn.functional.pairwise_distance", [Sample(Arg(3, 4), Arg(3, 4)),
-                                            Sample(Arg(4), Arg(3, 4), p=3.0, keepdim=True),
-                                            Sample(Arg(3, 4), Arg(3, 4), 1.0, 0.1)])  # fmt: skip
+declare(
+    "nn.functional.pairwise_distance",
+    [
+        Sample(Arg(3, 4), Arg(3, 4)),
+        Sample(Arg(4), Arg(3, 4), p=3.0, keepdim=True),
+        Sample(Arg(3, 4), Arg(3, 4), 1.0, 0.1),
+    ],
+)
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
@@ -491,9 +572,15 @@ def _at_least(size: Any, eps: float) -> Any:
     return size
 
 
-declare("nn.functional.cosine_similarity", [Sample(Arg(3, 4), Arg(3, 4)), Sample(Arg(3, 4), Arg(3, 4), 0),
-                                            Sample(Arg(4), Arg(3, 4), dim=-1),
-                                            Sample(Arg(2, 3, 2), Arg(2, 3, 2), 2, 0.5)])  # fmt: skip
+declare(
+    "nn.functional.cosine_similarity",
+    [
+        Sample(Arg(3, 4), Arg(3, 4)),
+        Sample(Arg(3, 4), Arg(3, 4), 0),
+        Sample(Arg(4), Arg(3, 4), dim=-1),
+        Sample(Arg(2, 3, 2), Arg(2, 3, 2), 2, 0.5),
+    ],
+)
 singular(
     "nn.functional.cosine_similarity",
     "a zero vector",
@@ -524,10 +611,17 @@ def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12, o
     return result if out is None else into("normalize", out, result)
 
 
-declare("nn.functional.normalize", [Sample(Arg(3, 4)), Sample(Arg(3, 4), 1.0, 0), Sample(Arg(2, 3, 2), p=3.0, dim=-1),
-                                    Sample(Arg(4), dim=0),
-                                    Sample(Arg(values=[[0.0, 0.0], [3.0, 4.0]]),
-        smooth=False, twice=False)], complex=True)  # fmt: skip
+declare(
+    "nn.functional.normalize",
+    [
+        Sample(Arg(3, 4)),
+        Sample(Arg(3, 4), 1.0, 0),
+        Sample(Arg(2, 3, 2), p=3.0, dim=-1),
+        Sample(Arg(4), dim=0),
+        Sample(Arg(values=[[0.0, 0.0], [3.0, 4.0]]), smooth=False, twice=False),
+    ],
+    complex=True,
+)
 singular(
     "nn.functional.normalize", "0", Sample(Arg(values=[0.0, 0.0]), dim=0), "divided by eps, as the function is written"
 )
@@ -587,9 +681,16 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     return result if out is None else into(name, out, result)
 
 
-declare("renorm", [Sample(Arg(3, 4, make=away), 2, 0, 1.0), Sample(Arg(3, 4, make=away), 1, 1, 2.0),
-                   Sample(Arg(2, 3, 2, make=away), 3, -1, 0.5),
-                   Sample(Arg(3, 4), 2, 0, 100.0)], complex=True)  # fmt: skip
+declare(
+    "renorm",
+    [
+        Sample(Arg(3, 4, make=away), 2, 0, 1.0),
+        Sample(Arg(3, 4, make=away), 1, 1, 2.0),
+        Sample(Arg(2, 3, 2, make=away), 3, -1, 0.5),
+        Sample(Arg(3, 4), 2, 0, 100.0),
+    ],
+    complex=True,
+)
 
 MODES = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
 
@@ -640,10 +741,16 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str | None = MOD
     return vector_norm(fn.unsqueeze(x1, -2) - fn.unsqueeze(x2, -3), p if a[-1] else 2.0, -1)
 
 
-declare("cdist", [*[Sample(Arg(3, 4, make=away), Arg(2, 4), p) for p in (0.5, 1.0, 1.5, 2.0, 3.0, INF)],
-                  Sample(Arg(2, 3, 4), Arg(2, 4)),
-                  Sample(Arg(3, 4), Arg(2, 4), 2.0, MODES[1]), Sample(Arg(2, 3, 4), Arg(2, 4), 2.0, MODES[1]),
-                  Sample(Arg(values=[[1.0, 2.0]]), Arg(values=[[1.0, 2.0], [0.0, 0.0]]), smooth=False)])  # fmt: skip
+declare(
+    "cdist",
+    [
+        *[Sample(Arg(3, 4, make=away), Arg(2, 4), p) for p in (0.5, 1.0, 1.5, 2.0, 3.0, INF)],
+        Sample(Arg(2, 3, 4), Arg(2, 4)),
+        Sample(Arg(3, 4), Arg(2, 4), 2.0, MODES[1]),
+        Sample(Arg(2, 3, 4), Arg(2, 4), 2.0, MODES[1]),
+        Sample(Arg(values=[[1.0, 2.0]]), Arg(values=[[1.0, 2.0], [0.0, 0.0]]), smooth=False),
+    ],
+)
 singular(
     "cdist",
     "equal points",
@@ -700,8 +807,15 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     return vector_norm(rows(input, 0, wrap(i)) - rows(input, 0, wrap(j)), p if a.shape[1] else 2.0, 1)
 
 
-declare("pdist", [*[Sample(Arg(4, 3, make=away), p) for p in (0.5, 1, 2, 3)], Sample(Arg(2, 5)), Sample(Arg(1, 3)),
-                  Sample(Arg(values=[[1.0, 2.0], [1.0, 2.0]]), smooth=False)])  # fmt: skip
+declare(
+    "pdist",
+    [
+        *[Sample(Arg(4, 3, make=away), p) for p in (0.5, 1, 2, 3)],
+        Sample(Arg(2, 5)),
+        Sample(Arg(1, 3)),
+        Sample(Arg(values=[[1.0, 2.0], [1.0, 2.0]]), smooth=False),
+    ],
+)
 
 
 class NormMethods:

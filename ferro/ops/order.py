@@ -71,13 +71,25 @@ def _ordered_x(xp: Any, g: Any, x_shape: tuple, indices: Any, dim: int) -> Any:
     return xp.value_scatter(g, x_shape, dim, indices, True)
 
 
-_SORTED = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4), 0), Sample(distinct(3, 4), 1, True),
-           Sample(distinct(2, 3, 2), -2),
-           Sample(Arg(0, 2), 0), Sample(TIED, smooth=False), Sample(TIED, 1, True, smooth=False),
-           Sample(Arg(4, 3, dtype="int64"), 0)]  # fmt: skip
+_SORTED = [
+    Sample(Arg()),
+    Sample(distinct(5)),
+    Sample(distinct(3, 4), 0),
+    Sample(distinct(3, 4), 1, True),
+    Sample(distinct(2, 3, 2), -2),
+    Sample(Arg(0, 2), 0),
+    Sample(TIED, smooth=False),
+    Sample(TIED, 1, True, smooth=False),
+    Sample(Arg(4, 3, dtype="int64"), 0),
+]
 
-SORT = Op("sort", lambda xp, x, /, dim, descending: xp.sort(x, dim, descending), **INDEXED,
-          x=_ordered_x, samples=[*_SORTED, Sample(distinct(4), stable=True), Sample(distinct(70))])  # fmt: skip
+SORT = Op(
+    "sort",
+    lambda xp, x, /, dim, descending: xp.sort(x, dim, descending),
+    **INDEXED,
+    x=_ordered_x,
+    samples=[*_SORTED, Sample(distinct(4), stable=True), Sample(distinct(70))],
+)
 
 
 def argsort(
@@ -105,8 +117,16 @@ def argsort(
     return into("argsort", out, without_gradient("argsort", order, input))
 
 
-declare("argsort", [*_SORTED, Sample(Arg(values=[1.0, NAN, 0.0])), Sample(Arg(values=[1.0, NAN, 0.0]), 0, True),
-                    Sample(Arg(100, dtype="int64"), stable=True)], differentiable=False)  # fmt: skip
+declare(
+    "argsort",
+    [
+        *_SORTED,
+        Sample(Arg(values=[1.0, NAN, 0.0])),
+        Sample(Arg(values=[1.0, NAN, 0.0]), 0, True),
+        Sample(Arg(100, dtype="int64"), stable=True),
+    ],
+    differentiable=False,
+)
 
 
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -154,11 +174,21 @@ def topk(
     return return_types.topk(pair if out is None else pair_into("topk", out, pair))
 
 
-TOPK = Op("topk", lambda xp, x, /, k, dim, largest: xp.topk(x, k, dim, largest), **INDEXED,
-          x=_ordered_x,
-          samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0),
-                   Sample(distinct(3, 4), 2, 1, False), Sample(distinct(4), 0),
-                   Sample(distinct(2, 3), 3, -1, True, True), Sample(distinct(1100), 3)])  # fmt: skip
+TOPK = Op(
+    "topk",
+    lambda xp, x, /, k, dim, largest: xp.topk(x, k, dim, largest),
+    **INDEXED,
+    x=_ordered_x,
+    samples=[
+        Sample(Arg(), 1),
+        Sample(distinct(5), 2),
+        Sample(distinct(3, 4), 3, 0),
+        Sample(distinct(3, 4), 2, 1, False),
+        Sample(distinct(4), 0),
+        Sample(distinct(2, 3), 3, -1, True, True),
+        Sample(distinct(1100), 3),
+    ],
+)
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------
@@ -207,15 +237,27 @@ def kthvalue(
             f"kthvalue(): selected number k out of range for dimension {d}: k is {k}, allowed are 1 to {n}"
         )
     if out is not None and xp_of(a).may_share_memory(a, out[0]._data):
-        raise RuntimeError("kthvalue: unsupported operation: some elements of the input tensor and the written-to "
-                           "tensor refer to a single "
-                           "memory location. Please clone() the tensor before performing the operation.")  # fmt: skip
+        raise RuntimeError(
+            "kthvalue: unsupported operation: some elements of the input tensor and the written-to "
+            "tensor refer to a single "
+            "memory location. Please clone() the tensor before performing the operation."
+        )
     return _selected("kthvalue", KTHVALUE, input, d, keepdim, out, (int(k),))
 
 
-KTHVALUE = Op("kthvalue", lambda xp, x, /, k, dim, keepdim: xp.kthvalue(x, k, dim, keepdim), **INDEXED, x=picked,
-              samples=[Sample(Arg(), 1), Sample(distinct(5), 2), Sample(distinct(3, 4), 3, 0),
-                       Sample(distinct(3, 4), 2, 1, True), Sample(distinct(300), 100)])  # fmt: skip
+KTHVALUE = Op(
+    "kthvalue",
+    lambda xp, x, /, k, dim, keepdim: xp.kthvalue(x, k, dim, keepdim),
+    **INDEXED,
+    x=picked,
+    samples=[
+        Sample(Arg(), 1),
+        Sample(distinct(5), 2),
+        Sample(distinct(3, 4), 3, 0),
+        Sample(distinct(3, 4), 2, 1, True),
+        Sample(distinct(300), 100),
+    ],
+)
 
 
 @overload
@@ -292,9 +334,16 @@ def _median(name: str, over_all: Op, along: Op, input: Any, dim: Any, keepdim: b
     return _selected(name, along, input, dim, keepdim, out)
 
 
-_MEDIANS = [Sample(Arg()), Sample(distinct(5)), Sample(distinct(3, 4)), Sample(TIED, smooth=False),
-            Sample(distinct(3, 4), 0),
-            Sample(distinct(3, 4), 1, True), Sample(Arg(5, dtype="int64")), Sample(distinct(2, 300), 1)]  # fmt: skip
+_MEDIANS = [
+    Sample(Arg()),
+    Sample(distinct(5)),
+    Sample(distinct(3, 4)),
+    Sample(TIED, smooth=False),
+    Sample(distinct(3, 4), 0),
+    Sample(distinct(3, 4), 1, True),
+    Sample(Arg(5, dtype="int64")),
+    Sample(distinct(2, 300), 1),
+]
 WITH_NAN = Arg(values=[[1.0, NAN, 3.0], [2.0, 5.0, 4.0]])
 
 MEDIAN_ALL = Op(
@@ -304,8 +353,7 @@ MEDIAN_ALL = Op(
     samples=[*_MEDIANS, Sample(WITH_NAN, smooth=False), Sample(WITH_NAN, 1, smooth=False)],
 )
 
-MEDIAN = Op("median_dim", lambda xp, x, /, dim, keepdim: xp.median_dim(x, dim, keepdim), **INDEXED,
-            x=picked)  # fmt: skip
+MEDIAN = Op("median_dim", lambda xp, x, /, dim, keepdim: xp.median_dim(x, dim, keepdim), **INDEXED, x=picked)
 singular("median", "ties", Sample(Arg(values=[1.0, 1.0, 2.0])), "equal elements share the gradient evenly")
 
 NANMEDIAN_ALL = Op(
@@ -315,8 +363,7 @@ NANMEDIAN_ALL = Op(
     samples=[*_MEDIANS, Sample(WITH_NAN, smooth=False), Sample(WITH_NAN, 1, smooth=False)],
 )
 
-NANMEDIAN = Op("nanmedian_dim", lambda xp, x, /, dim, keepdim: xp.nanmedian_dim(x, dim, keepdim), **INDEXED,
-               x=picked)  # fmt: skip
+NANMEDIAN = Op("nanmedian_dim", lambda xp, x, /, dim, keepdim: xp.nanmedian_dim(x, dim, keepdim), **INDEXED, x=picked)
 
 
 def mode(input: Tensor, dim: Any = -1, keepdim: bool = False, *, out: Any = None, **names: Any) -> return_types.mode:
@@ -343,11 +390,19 @@ def mode(input: Tensor, dim: Any = -1, keepdim: bool = False, *, out: Any = None
     return _selected("mode", MODE, input, dim, keepdim, out)
 
 
-MODE = Op("mode", lambda xp, x, /, dim, keepdim: xp.mode(x, dim, keepdim), **INDEXED,
-          x=picked,
-          samples=[Sample(Arg()), Sample(TIED, smooth=False), Sample(TIED, 0, smooth=False),
-                   Sample(TIED, 1, True, smooth=False),
-                   Sample(Arg(12, dtype="int64"))])  # fmt: skip
+MODE = Op(
+    "mode",
+    lambda xp, x, /, dim, keepdim: xp.mode(x, dim, keepdim),
+    **INDEXED,
+    x=picked,
+    samples=[
+        Sample(Arg()),
+        Sample(TIED, smooth=False),
+        Sample(TIED, 0, smooth=False),
+        Sample(TIED, 1, True, smooth=False),
+        Sample(Arg(12, dtype="int64")),
+    ],
+)
 
 
 class OrderMethods:

@@ -71,8 +71,10 @@ def qr_factors(x: Tensor, mode: str) -> tuple:
 def _qr_x(xp: Any, g: Any, Q: Any, R: Any, mode: str) -> Any:
     gq, gr = g
     if mode == "r":
-        raise RuntimeError("linalg.qr: The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
-                           "Please use linalg.qr(A, mode='reduced') if you are going to differentiate through it.")  # fmt: skip
+        raise RuntimeError(
+            "linalg.qr: The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
+            "Please use linalg.qr(A, mode='reduced') if you are going to differentiate through it."
+        )
     m, n = Q.shape[-2], R.shape[-1]
     if mode == "complete" and m > n:
         raise RuntimeError(
@@ -118,14 +120,26 @@ def _reflected(xp: Any, x: Any) -> Any:
 
 QR = Op("linalg.qr", lambda xp, x, /, mode: xp.qr_factors(x, mode), outputs=("Q", "R"), x=_qr_x, weight=500.0)
 # The signs are LAPACK's, which PyTorch need not share.
-declare("linalg.qr", [Sample(Arg(*s)) for s in ((3, 3), (4, 2), (2, 4), (2, 3, 2), (1, 1), (0, 3), (2, 2, 0))], complex=True,
-        reference=lambda a: tuple(np.linalg.qr(a)))  # fmt: skip
-declare("qr", [Sample(Arg(2, 3), False), Sample(Arg(3, 3), some=False)], complex=True,
-        reference=lambda a: tuple(np.linalg.qr(a, "complete")))  # fmt: skip
+declare(
+    "linalg.qr",
+    [Sample(Arg(*s)) for s in ((3, 3), (4, 2), (2, 4), (2, 3, 2), (1, 1), (0, 3), (2, 2, 0))],
+    complex=True,
+    reference=lambda a: tuple(np.linalg.qr(a)),
+)
+declare(
+    "qr",
+    [Sample(Arg(2, 3), False), Sample(Arg(3, 3), some=False)],
+    complex=True,
+    reference=lambda a: tuple(np.linalg.qr(a, "complete")),
+)
 
 
-singular("linalg.qr", "dependent columns", Sample(Arg(values=[[1.0, 2.0], [0.0, 0.0]])),
-         "the last columns of Q are not continuous there: no finite number would be right")  # fmt: skip
+singular(
+    "linalg.qr",
+    "dependent columns",
+    Sample(Arg(values=[[1.0, 2.0], [0.0, 0.0]])),
+    "the last columns of Q are not continuous there: no finite number would be right",
+)
 
 
 # -- reflectors --------------------------------------------------------------------------------------------------------
@@ -157,11 +171,15 @@ def _need_reflectors(name: str, a: Any, tau: Any) -> None:
     matrices(name, a, "input")
     s, t = a._data.shape, tau._data.shape
     if len(t) != len(s) - 1:
-        raise RuntimeError(f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to "
-                           f"{len(t)} and input.ndim is equal to {len(s)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to "
+            f"{len(t)} and input.ndim is equal to {len(s)}"
+        )
     if t[:-1] != s[:-2]:
-        raise RuntimeError(f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2] = {list(s[:-2])}, "
-                           f"but got {list(t[:-1])}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2] = {list(s[:-2])}, "
+            f"but got {list(t[:-1])}"
+        )
     one_dtype(name, a, tau, "input", "tau")
 
 
@@ -183,8 +201,9 @@ def householder_product(A: Tensor, tau: Tensor, *, out: Tensor | None = None) ->
     if m < n:
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1], got {m} and {n}")
     if n < tau._data.shape[-1]:
-        raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1], got {n} and "
-                           f"{tau._data.shape[-1]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1], got {n} and {tau._data.shape[-1]}"
+        )
     result = apply(HOUSEHOLDER, (A, tau))
     return result if out is None else into(name, out, result)
 
@@ -196,8 +215,9 @@ def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor
 
 
 @in_full_precision
-def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *,
-          out: Tensor | None = None) -> Tensor:  # fmt: skip
+def ormqr(
+    input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpose: bool = False, *, out: Tensor | None = None
+) -> Tensor:
     """Q C, for a square Q = H₁ ... H_k that is given by reflectors.
 
     - `input` (Tensor): the reflectors, (..., p, q) with p = m (left=False: n), as `geqrf` gives them
@@ -232,8 +252,10 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
             f"torch.ormqr: other.shape[{side}] must be equal to input.shape[-2], got shapes {list(t)} and {list(s)}"
         )
     if need_tensor(name, "tau", tau)._data.ndim and tau._data.shape[-1] != min(t[side], s[-1]):
-        raise RuntimeError(f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1]), which is "
-                           f"{min(t[side], s[-1])}, got {tau._data.shape[-1]}")  # fmt: skip
+        raise RuntimeError(
+            f"torch.ormqr: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1]), which is "
+            f"{min(t[side], s[-1])}, got {tau._data.shape[-1]}"
+        )
     matrices(name, other, "other")
     _need_reflectors(name, input, tau)
     one_dtype(name, input, other, "input", "other")
@@ -290,19 +312,42 @@ def _householder_vjp(xp: Any, g: Any, needs: tuple, a: Any, tau: Any) -> tuple:
     return _reflectors_vjp(xp, g, a, tau, _identity_columns(xp, a, a.shape[-1]), False)
 
 
-_REFLECTORS = [Sample(Arg(4, 3), Arg(3)), Sample(Arg(4, 3), Arg(2)), Sample(Arg(3, 3), Arg(3)), Sample(Arg(2, 3, 2), Arg(2, 2)),
-               Sample(Arg(3, 0), Arg(0)), Sample(Arg(0, 3, 2), Arg(0, 2)), Sample(Arg(3, 2), Arg(0))]  # fmt: skip
+_REFLECTORS = [
+    Sample(Arg(4, 3), Arg(3)),
+    Sample(Arg(4, 3), Arg(2)),
+    Sample(Arg(3, 3), Arg(3)),
+    Sample(Arg(2, 3, 2), Arg(2, 2)),
+    Sample(Arg(3, 0), Arg(0)),
+    Sample(Arg(0, 3, 2), Arg(0, 2)),
+    Sample(Arg(3, 2), Arg(0)),
+]
 
-HOUSEHOLDER = Op("linalg.householder_product", lambda xp, a, tau: xp.householder_product(a, tau), vjp=_householder_vjp,
-                 diff=("a", "tau"), weight=100.0, samples=_REFLECTORS, complex=True)  # fmt: skip
+HOUSEHOLDER = Op(
+    "linalg.householder_product",
+    lambda xp, a, tau: xp.householder_product(a, tau),
+    vjp=_householder_vjp,
+    diff=("a", "tau"),
+    weight=100.0,
+    samples=_REFLECTORS,
+    complex=True,
+)
 declare("orgqr", _REFLECTORS[:2], complex=True)
 
-ORMQR = Op("ormqr", lambda xp, a, tau, c, /, left, transpose: xp.ormqr(a, tau, c, left, transpose), vjp=_ormqr_vjp,
-           diff=("a", "tau", "c"), weight=100.0, complex=True,
-           samples=[*[Sample(Arg(4, 3), Arg(3), Arg(4, 2), left=True, transpose=t) for t in (False, True)],
-                    *[Sample(Arg(4, 3), Arg(3), Arg(2, 4), False, t) for t in (False, True)],
-                    Sample(Arg(3, 5), Arg(3), Arg(3, 2)), Sample(Arg(2, 3, 2), Arg(2, 2), Arg(2, 3, 1)),
-                    Sample(Arg(3, 2), Arg(2), Arg(3, 0))])  # fmt: skip
+ORMQR = Op(
+    "ormqr",
+    lambda xp, a, tau, c, /, left, transpose: xp.ormqr(a, tau, c, left, transpose),
+    vjp=_ormqr_vjp,
+    diff=("a", "tau", "c"),
+    weight=100.0,
+    complex=True,
+    samples=[
+        *[Sample(Arg(4, 3), Arg(3), Arg(4, 2), left=True, transpose=t) for t in (False, True)],
+        *[Sample(Arg(4, 3), Arg(3), Arg(2, 4), False, t) for t in (False, True)],
+        Sample(Arg(3, 5), Arg(3), Arg(3, 2)),
+        Sample(Arg(2, 3, 2), Arg(2, 2), Arg(2, 3, 1)),
+        Sample(Arg(3, 2), Arg(2), Arg(3, 0)),
+    ],
+)
 
 
 class OrthogonalMethods:

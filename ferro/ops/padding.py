@@ -47,8 +47,10 @@ def pad(input: Tensor, pad: Any, mode: str = "constant", value: Any = None) -> T
     if len(amounts) % 2:
         raise RuntimeError(f"pad: Padding length must be divisible by 2, got {list(amounts)}")
     if len(amounts) > 2 * input._data.ndim:
-        raise RuntimeError(f"pad: Padding length should be less than or equal to two times the input dimension but got padding length "
-                           f"{len(amounts)} and input of dimension {input._data.ndim}")  # fmt: skip
+        raise RuntimeError(
+            f"pad: Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(amounts)} and input of dimension {input._data.ndim}"
+        )
     if mode not in MODES:
         raise NotImplementedError(f"pad: unrecognised padding mode {mode!r}; choose one of {', '.join(MODES)}")
     if mode == "constant":
@@ -69,18 +71,24 @@ def _pad_from_edge(x: Any, amounts: tuple, mode: str) -> Tensor:
     shape = x._data.shape
     n = len(amounts) // 2
     if not 1 <= n <= 3 or len(shape) not in (n + 1, n + 2):
-        raise NotImplementedError(f"pad: mode {mode} pads the last 1, 2 or 3 dimensions of a tensor that has one or two dimensions more "
-                                  f"(channels, batch), got padding {list(amounts)} for shape {list(shape)}")  # fmt: skip
+        raise NotImplementedError(
+            f"pad: mode {mode} pads the last 1, 2 or 3 dimensions of a tensor that has one or two dimensions more "
+            f"(channels, batch), got padding {list(amounts)} for shape {list(shape)}"
+        )
     pairs = _pairs(amounts, len(shape))
     if mode != "circular" and 0 in shape[len(shape) - n - 1 :]:
-        raise RuntimeError(f"pad: Expected {n + 1}D or {n + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
-                           f"input, but got: {list(shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"pad: Expected {n + 1}D or {n + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
+            f"input, but got: {list(shape)}"
+        )
     for d, ((before, after), size) in enumerate(zip(pairs, shape, strict=True)):
         if (before or after) and not size:
             raise RuntimeError(f"pad: Expected a tensor with non-zero size in dimension {d}, got shape {list(shape)}")
         if mode == "reflect" and (before >= size or after >= size) and d >= len(shape) - n:
-            raise RuntimeError(f"pad: Padding size should be less than the corresponding input dimension, but got: padding "
-                               f"({before}, {after}) at dimension {d} of input {list(shape)}")  # fmt: skip
+            raise RuntimeError(
+                f"pad: Padding size should be less than the corresponding input dimension, but got: padding "
+                f"({before}, {after}) at dimension {d} of input {list(shape)}"
+            )
         if mode == "circular" and (before > size or after > size):
             raise RuntimeError(
                 f"pad: Padding value causes wrapping around more than once: ({before}, {after}) at dimension {d} of {list(shape)}"
@@ -109,18 +117,29 @@ def constant_pad_nd(input: Tensor, pad: Any, value: Any = 0) -> Tensor:
     pairs = _pairs(amounts, len(shape))
     for d, ((before, after), size) in enumerate(zip(pairs, shape, strict=True)):
         if size + before + after < 0 or size + min(before, 0) + min(after, 0) < 0:
-            raise RuntimeError(f"constant_pad_nd: The input size {size}, plus negative padding {before} and {after}, resulted in a negative "
-                               f"output size, which is invalid. Check dimension {d} of your input.")  # fmt: skip
+            raise RuntimeError(
+                f"constant_pad_nd: The input size {size}, plus negative padding {before} and {after}, resulted in a negative "
+                f"output size, which is invalid. Check dimension {d} of your input."
+            )
     if isinstance(value, complex) and input._data.dtype.kind != "c":
         raise RuntimeError(f"constant_pad_nd: value {value} cannot be converted to {input.dtype} without overflow")
     return laid_out_like(input, unary(CONSTANT_PAD, input, (pairs, value)))
 
 
-CONSTANT_PAD = Op("constant_pad", lambda xp, x, /, pads, value: xp.constant_pad(x, pads, value), path="constant_pad_nd", complex=True,
-                  x=lambda xp, g, pads: xp.constant_pad(g, tuple([(-a, -b) for a, b in pads]), 0),
-                  jvp=lambda xp, t, pads: xp.constant_pad(t[0], pads, 0),
-                  samples=[Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (0, -1, 2, 0), 1.5), Sample(Arg(3), [1, -2]),
-                           Sample(Arg(2), ())])  # fmt: skip
+CONSTANT_PAD = Op(
+    "constant_pad",
+    lambda xp, x, /, pads, value: xp.constant_pad(x, pads, value),
+    path="constant_pad_nd",
+    complex=True,
+    x=lambda xp, g, pads: xp.constant_pad(g, tuple([(-a, -b) for a, b in pads]), 0),
+    jvp=lambda xp, t, pads: xp.constant_pad(t[0], pads, 0),
+    samples=[
+        Sample(Arg(2, 3), (1, 2)),
+        Sample(Arg(2, 3), (0, -1, 2, 0), 1.5),
+        Sample(Arg(3), [1, -2]),
+        Sample(Arg(2), ()),
+    ],
+)
 
 
 def constant_pad(x: Tensor, pads: tuple, value: Any) -> Tensor:
@@ -128,12 +147,21 @@ def constant_pad(x: Tensor, pads: tuple, value: Any) -> Tensor:
     return unary(CONSTANT_PAD, x, (pads, value))
 
 
-declare("nn.functional.pad", [
-    Sample(Arg(2, 3), (1, 2)), Sample(Arg(2, 3), (1, 0, 0, 2), value=0.5), Sample(Arg(1, 2, 4), (2, 1), "reflect"),
-    Sample(Arg(2, 3, 4), (1, 1, 2, 0), "reflect"), Sample(Arg(1, 2, 3), (3, 2), "replicate"),
-    Sample(Arg(1, 1, 2, 3), (1, 1, 0, 2), mode="replicate"), Sample(Arg(1, 2, 3), (2, 3), "circular"),
-    Sample(Arg(1, 1, 2, 2, 3), (1, 0, 1, 1, 0, 1), "circular"), Sample(Arg(1, 2, 4), (-1, 2), "replicate"),
-], complex=True)  # fmt: skip
+declare(
+    "nn.functional.pad",
+    [
+        Sample(Arg(2, 3), (1, 2)),
+        Sample(Arg(2, 3), (1, 0, 0, 2), value=0.5),
+        Sample(Arg(1, 2, 4), (2, 1), "reflect"),
+        Sample(Arg(2, 3, 4), (1, 1, 2, 0), "reflect"),
+        Sample(Arg(1, 2, 3), (3, 2), "replicate"),
+        Sample(Arg(1, 1, 2, 3), (1, 1, 0, 2), mode="replicate"),
+        Sample(Arg(1, 2, 3), (2, 3), "circular"),
+        Sample(Arg(1, 1, 2, 2, 3), (1, 0, 1, 1, 0, 1), "circular"),
+        Sample(Arg(1, 2, 4), (-1, 2), "replicate"),
+    ],
+    complex=True,
+)
 
 
 # -- pixels and channels -----------------------------------------------------------------------------------------------
@@ -165,8 +193,10 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     if r <= 0:
         raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
     if c % (r * r):
-        raise RuntimeError(f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
-                           f"input.size(-3)={c} is not divisible by {r * r}")  # fmt: skip
+        raise RuntimeError(
+            f"pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
+            f"input.size(-3)={c} is not divisible by {r * r}"
+        )
     n = len(lead)
     split = reshape(input, (*lead, c // (r * r), r, r, h, w))
     pixels = reshape(permute(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2)), (*lead, c // (r * r), h * r, w * r))

@@ -30,8 +30,14 @@ ALL = slice(None)
 
 def slice_op(name: str, **options: Any) -> Op:
     """The declaration of a view x[key], where the key is a tuple of integers, slices and None with one Ellipsis."""
-    return Op(name, lambda xp, x, /, key: xp.slice_get(x, key), kind=LINEAR, view=True,
-              x=lambda xp, g, x_shape, key: xp.slice_place(g, x_shape, key), **options)  # fmt: skip
+    return Op(
+        name,
+        lambda xp, x, /, key: xp.slice_get(x, key),
+        kind=LINEAR,
+        view=True,
+        x=lambda xp, g, x_shape, key: xp.slice_place(g, x_shape, key),
+        **options,
+    )
 
 
 SLICE = slice_op("slice")
@@ -42,12 +48,21 @@ NARROW = slice_op(
     "narrow", samples=[Sample(Arg(2, 5), 1, 1, 3), Sample(Arg(4, 2), 0, -2, 1), Sample(Arg(3), 0, 3, 0)], complex=True
 )
 
-SLICE_PLACE = Op("slice_place", lambda xp, x, /, shape, key: xp.slice_place(x, shape, key), kind=LINEAR,
-                 x=lambda xp, g, key: xp.slice_get(g, key))  # fmt: skip
+SLICE_PLACE = Op(
+    "slice_place",
+    lambda xp, x, /, shape, key: xp.slice_place(x, shape, key),
+    kind=LINEAR,
+    x=lambda xp, g, key: xp.slice_get(g, key),
+)
 
-SLICE_PUT = Op("slice_put", lambda xp, x, src, /, key: xp.slice_put(x, src, key), kind=LINEAR,
-               x=lambda xp, g, src_shape, key: xp.slice_put(g, xp.new_zeros(g, src_shape), key),
-               src=lambda xp, g, key: xp.slice_get(g, key), layout=FIRST)  # fmt: skip
+SLICE_PUT = Op(
+    "slice_put",
+    lambda xp, x, src, /, key: xp.slice_put(x, src, key),
+    kind=LINEAR,
+    x=lambda xp, g, src_shape, key: xp.slice_put(g, xp.new_zeros(g, src_shape), key),
+    src=lambda xp, g, key: xp.slice_get(g, key),
+    layout=FIRST,
+)
 
 
 def slice_get(x: Tensor, key: tuple) -> Tensor:
@@ -119,8 +134,10 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     if length < 0:
         raise RuntimeError(f"narrow(): length must be non-negative. Got {length}")
     if not -shape[d] <= i <= shape[d]:
-        raise IndexError(f"narrow(): start out of range (expected to be in range of [{-shape[d]}, {shape[d]}], but got {i}) for "
-                         f"dimension {d} of the shape {list(shape)}")  # fmt: skip
+        raise IndexError(
+            f"narrow(): start out of range (expected to be in range of [{-shape[d]}, {shape[d]}], but got {i}) for "
+            f"dimension {d} of the shape {list(shape)}"
+        )
     i = i + shape[d] if i < 0 else i
     if i + length > shape[d]:
         raise RuntimeError(f"narrow(): start ({i}) + length ({length}) exceeds dimension size ({shape[d]}).")
@@ -184,8 +201,10 @@ declare(
 def _put(name: str, x: Any, src: Any, key: tuple) -> Tensor:
     place = x._data[key].shape
     if need_tensor(name, "src", src)._data.shape != place:
-        raise RuntimeError(f"{name}: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
-                           f"slice size = {list(place)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
+            f"slice size = {list(place)}"
+        )
     return slice_put(x, src, key)
 
 
@@ -246,14 +265,30 @@ def _two_dims(name: str, x: Any, dim1: int, dim2: int) -> tuple[int, int]:
     return d1, d2
 
 
-DIAGONAL = Op("diagonal", lambda xp, x, /, offset, dim1, dim2: xp.diagonal(x, offset, dim1, dim2), kind=LINEAR, view=True,
-              x=lambda xp, g, x_shape, offset, dim1, dim2: xp.diagonal_put(xp.new_zeros(g, x_shape), g, offset, dim1, dim2),
-              samples=[Sample(Arg(3, 3)), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), -2), Sample(Arg(2, 3, 4), 0, -1, 0), Sample(Arg(2, 3), 5)],
-              complex=True)  # fmt: skip
+DIAGONAL = Op(
+    "diagonal",
+    lambda xp, x, /, offset, dim1, dim2: xp.diagonal(x, offset, dim1, dim2),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, x_shape, offset, dim1, dim2: xp.diagonal_put(xp.new_zeros(g, x_shape), g, offset, dim1, dim2),
+    samples=[
+        Sample(Arg(3, 3)),
+        Sample(Arg(3, 4), 1),
+        Sample(Arg(3, 4), -2),
+        Sample(Arg(2, 3, 4), 0, -1, 0),
+        Sample(Arg(2, 3), 5),
+    ],
+    complex=True,
+)
 
-DIAGONAL_PUT = Op("diagonal_put", lambda xp, x, src, /, offset, dim1, dim2: xp.diagonal_put(x, src, offset, dim1, dim2), kind=LINEAR,
-                  x=lambda xp, g, src_shape, offset, dim1, dim2: xp.diagonal_put(g, xp.new_zeros(g, src_shape), offset, dim1, dim2),
-                  src=lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2), layout=FIRST)  # fmt: skip
+DIAGONAL_PUT = Op(
+    "diagonal_put",
+    lambda xp, x, src, /, offset, dim1, dim2: xp.diagonal_put(x, src, offset, dim1, dim2),
+    kind=LINEAR,
+    x=lambda xp, g, src_shape, offset, dim1, dim2: xp.diagonal_put(g, xp.new_zeros(g, src_shape), offset, dim1, dim2),
+    src=lambda xp, g, offset, dim1, dim2: xp.diagonal(g, offset, dim1, dim2),
+    layout=FIRST,
+)
 
 
 def diagonal_put(x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
@@ -281,13 +316,18 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     d1, d2 = _two_dims("diagonal_scatter", input, dim1, dim2)
     place = diagonal(input.detach(), offset, d1, d2)._data.shape
     if need_tensor("diagonal_scatter", "src", src)._data.shape != place:
-        raise RuntimeError(f"diagonal_scatter: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
-                           f"slice size = {list(place)}")  # fmt: skip
+        raise RuntimeError(
+            f"diagonal_scatter: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
+            f"slice size = {list(place)}"
+        )
     return diagonal_put(input, src, int(offset), d1, d2)
 
 
-declare("diagonal_scatter", [Sample(Arg(3, 3), Arg(3)), Sample(Arg(3, 4), Arg(3), -1, 1, 0), Sample(Arg(2, 3, 3), Arg(2, 2), 1, 1, 2)],
-        complex=True)  # fmt: skip
+declare(
+    "diagonal_scatter",
+    [Sample(Arg(3, 3), Arg(3)), Sample(Arg(3, 4), Arg(3), -1, 1, 0), Sample(Arg(2, 3, 3), Arg(2, 2), 1, 1, 2)],
+    complex=True,
+)
 
 
 # -- pieces ------------------------------------------------------------------------------------------------------------
@@ -306,12 +346,31 @@ def _with_zeros(xp: Any, g: tuple, shape: Any) -> tuple:
     return g
 
 
-SPLIT = Op("split", lambda xp, x, /, lengths, dim: xp.split(x, lengths, dim), kind=LINEAR, view=True, outputs="*",
-           x=_split_x, complex=True,
-           samples=[Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 3, 1), Sample(Arg(5, 2), [1, 4]), Sample(Arg(2, 5), (2, 0, 3), -1)])  # fmt: skip
+SPLIT = Op(
+    "split",
+    lambda xp, x, /, lengths, dim: xp.split(x, lengths, dim),
+    kind=LINEAR,
+    view=True,
+    outputs="*",
+    x=_split_x,
+    complex=True,
+    samples=[
+        Sample(Arg(5, 2), 2),
+        Sample(Arg(2, 6), 3, 1),
+        Sample(Arg(5, 2), [1, 4]),
+        Sample(Arg(2, 5), (2, 0, 3), -1),
+    ],
+)
 
-UNSAFE_SPLIT = Op("unsafe_split", lambda xp, x, /, lengths, dim: xp.split(x, lengths, dim), kind=LINEAR, outputs="*",
-                  x=_split_x, samples=[Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 3, 1)], complex=True)  # fmt: skip
+UNSAFE_SPLIT = Op(
+    "unsafe_split",
+    lambda xp, x, /, lengths, dim: xp.split(x, lengths, dim),
+    kind=LINEAR,
+    outputs="*",
+    x=_split_x,
+    samples=[Sample(Arg(5, 2), 2), Sample(Arg(2, 6), 3, 1)],
+    complex=True,
+)
 
 
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
@@ -376,8 +435,10 @@ def _split(name: str, op: Op, x: Any, given: Any, dim: int) -> tuple[Tensor, ...
                 f"{name} expects split_sizes have only non-negative entries, but got split_sizes={list(lengths)}"
             )
         if sum(lengths) != n:
-            raise RuntimeError(f"{name} expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got "
-                               f"split_sizes={list(lengths)}")  # fmt: skip
+            raise RuntimeError(
+                f"{name} expects split_sizes to sum exactly to {n} (input tensor's size at dimension {d}), but got "
+                f"split_sizes={list(lengths)}"
+            )
     else:
         size = given if type(given) is int else sizes(name, (given,))[0]
         if size == 0 and n:
@@ -467,8 +528,10 @@ def _tensor_split(name: str, x: Any, where: Any, dim: int) -> tuple[Tensor, ...]
     if isinstance(where, TensorBase):
         array: Any = where._data
         if array.ndim > 1:
-            raise RuntimeError(f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a "
-                               f"tensor with {array.ndim} dims")  # fmt: skip
+            raise RuntimeError(
+                f"{name} expected tensor_indices_or_sections to be a zero-dimensional or one-dimensional tensor, but got a "
+                f"tensor with {array.ndim} dims"
+            )
         if array.dtype is not int64.np:
             raise RuntimeError(
                 f"{name} expected tensor_indices_or_sections to have dtype of long, but got {type_name(FROM_NUMPY[array.dtype])}"
@@ -513,14 +576,20 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 def _even(name: str, x: Any, where: Any, dim: int, least: int) -> tuple[Tensor, ...]:
     shape = x._data.shape
     if len(shape) < least:
-        raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with "
-                           f"{len(shape)} dimensions!")  # fmt: skip
+        raise RuntimeError(
+            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with "
+            f"{len(shape)} dimensions!"
+        )
     if not isinstance(where, (int, tuple, list, TensorBase)):
-        raise TypeError(f"{name}() received an invalid combination of arguments - got (Tensor, {type(where).__name__}); the second is an "
-                        "int, the number of parts, or a tuple of ints, where to cut")  # fmt: skip
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got (Tensor, {type(where).__name__}); the second is an "
+            "int, the number of parts, or a tuple of ints, where to cut"
+        )
     if isinstance(where, int) and (where <= 0 or shape[dim] % where):
-        raise RuntimeError(f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {shape[dim]} is not "
-                           f"divisible by the split_size {where}!")  # fmt: skip
+        raise RuntimeError(
+            f"torch.{name} attempted to split along dimension {dim}, but the size of the dimension {shape[dim]} is not "
+            f"divisible by the split_size {where}!"
+        )
     return _tensor_split(name, x, where, dim)
 
 
@@ -540,8 +609,16 @@ def _unbind_x(xp: Any, g: tuple, x_shape: tuple, dim: int) -> Any:
     return xp.stack(_with_zeros(xp, g, lambda i: x_shape[:dim] + x_shape[dim + 1 :]), dim)
 
 
-UNBIND = Op("unbind", lambda xp, x, /, dim: xp.unbind(x, dim), kind=LINEAR, view=True, outputs="*", x=_unbind_x, complex=True,
-            samples=[Sample(Arg(3, 2)), Sample(Arg(3, 2), 1), Sample(Arg(2), -1), Sample(Arg(2, 0))])  # fmt: skip
+UNBIND = Op(
+    "unbind",
+    lambda xp, x, /, dim: xp.unbind(x, dim),
+    kind=LINEAR,
+    view=True,
+    outputs="*",
+    x=_unbind_x,
+    complex=True,
+    samples=[Sample(Arg(3, 2)), Sample(Arg(3, 2), 1), Sample(Arg(2), -1), Sample(Arg(2, 0))],
+)
 
 
 # -- windows and strides -----------------------------------------------------------------------------------------------
@@ -576,13 +653,23 @@ def unfold(self: Tensor, dimension: int, size: int, step: int) -> Tensor:
     return viewed(UNFOLD, self, (d, size, step))
 
 
-UNFOLD = Op("unfold", lambda xp, x, /, dim, size, step: xp.windows(x, dim, size, step), kind=LINEAR, view=True,
-            x=lambda xp, g, x_shape, dim, size, step: xp.windows_add(g, x_shape, dim, size, step), path="Tensor.unfold",
-            samples=[Sample(Arg(7), 0, 3, 1), Sample(Arg(2, 7), 1, 2, 3), Sample(Arg(4, 2), 0, 4, 1), Sample(Arg(5), 0, 0, 2)],
-            complex=True)  # fmt: skip
+UNFOLD = Op(
+    "unfold",
+    lambda xp, x, /, dim, size, step: xp.windows(x, dim, size, step),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, x_shape, dim, size, step: xp.windows_add(g, x_shape, dim, size, step),
+    path="Tensor.unfold",
+    samples=[Sample(Arg(7), 0, 3, 1), Sample(Arg(2, 7), 1, 2, 3), Sample(Arg(4, 2), 0, 4, 1), Sample(Arg(5), 0, 0, 2)],
+    complex=True,
+)
 
-WINDOWS_ADD = Op("windows_add", lambda xp, x, /, shape, dim, size, step: xp.windows_add(x, shape, dim, size, step), kind=LINEAR,
-                     x=lambda xp, g, dim, size, step: xp.windows(g, dim, size, step))  # fmt: skip
+WINDOWS_ADD = Op(
+    "windows_add",
+    lambda xp, x, /, shape, dim, size, step: xp.windows_add(x, shape, dim, size, step),
+    kind=LINEAR,
+    x=lambda xp, g, dim, size, step: xp.windows(g, dim, size, step),
+)
 
 
 def windows(x: Tensor, dim: int, size: int, step: int) -> Tensor:
@@ -637,26 +724,44 @@ def _strided_arguments(name: str, x: Any, size: Any, stride: Any, offset: Any) -
     item = x._data.dtype.itemsize
     need, have = reach(shape, steps, start) * item, storage_bytes(x._data)
     if need > have:
-        raise RuntimeError(f"{name}: setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {start}, and itemsize {item} "
-                           f"requiring a storage size of {need} are out of bounds for storage of size {have}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: setStorage: sizes {list(shape)}, strides {list(steps)}, storage offset {start}, and itemsize {item} "
+            f"requiring a storage size of {need} are out of bounds for storage of size {have}"
+        )
     return shape, steps, start, source
 
 
-AS_STRIDED = Op("as_strided", lambda xp, x, /, size, stride, offset, source: xp.as_strided(x, size, stride, offset, source),
-                kind=LINEAR, view=True,
-                x=lambda xp, g, size, stride, offset, source: xp.as_strided_add(g, size, stride, offset, source))  # fmt: skip
+AS_STRIDED = Op(
+    "as_strided",
+    lambda xp, x, /, size, stride, offset, source: xp.as_strided(x, size, stride, offset, source),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, size, stride, offset, source: xp.as_strided_add(g, size, stride, offset, source),
+)
 
-AS_STRIDED_READ = Op("as_strided_read", lambda xp, x, /, size, stride, offset, source: xp.as_strided_read(x, size, stride, offset, source),
-                     kind=LINEAR, x=lambda xp, g, size, stride, offset, source: xp.as_strided_add(g, size, stride, offset, source))  # fmt: skip
+AS_STRIDED_READ = Op(
+    "as_strided_read",
+    lambda xp, x, /, size, stride, offset, source: xp.as_strided_read(x, size, stride, offset, source),
+    kind=LINEAR,
+    x=lambda xp, g, size, stride, offset, source: xp.as_strided_add(g, size, stride, offset, source),
+)
 
-AS_STRIDED_ADD = Op("as_strided_add", lambda xp, x, /, size, stride, offset, source: xp.as_strided_add(x, size, stride, offset, source),
-                    kind=LINEAR, x=lambda xp, g, size, stride, offset, source: xp.as_strided_read(g, size, stride, offset, source))  # fmt: skip
+AS_STRIDED_ADD = Op(
+    "as_strided_add",
+    lambda xp, x, /, size, stride, offset, source: xp.as_strided_add(x, size, stride, offset, source),
+    kind=LINEAR,
+    x=lambda xp, g, size, stride, offset, source: xp.as_strided_read(g, size, stride, offset, source),
+)
 
-AS_STRIDED_PUT = Op("as_strided_put", lambda xp, x, src, /, size, stride, offset, source: xp.as_strided_put(x, src, size, stride, offset, source),
-                    kind=LINEAR,
-                    x=lambda xp, g, src_shape, size, stride, offset, source: xp.as_strided_put(
-                        g, xp.new_zeros(g, src_shape), size, stride, offset, source),
-                    src=lambda xp, g, size, stride, offset, source: xp.as_strided_read(g, size, stride, offset, source))  # fmt: skip
+AS_STRIDED_PUT = Op(
+    "as_strided_put",
+    lambda xp, x, src, /, size, stride, offset, source: xp.as_strided_put(x, src, size, stride, offset, source),
+    kind=LINEAR,
+    x=lambda xp, g, src_shape, size, stride, offset, source: xp.as_strided_put(
+        g, xp.new_zeros(g, src_shape), size, stride, offset, source
+    ),
+    src=lambda xp, g, size, stride, offset, source: xp.as_strided_read(g, size, stride, offset, source),
+)
 
 
 def as_strided_read(x: Tensor, size: tuple, stride: tuple, offset: int, source: tuple) -> Tensor:
@@ -692,8 +797,10 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
     """
     where = _strided_arguments("as_strided_scatter", input, size, stride, storage_offset)
     if need_tensor("as_strided_scatter", "src", src)._data.shape != where[0]:
-        raise RuntimeError(f"as_strided_scatter: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
-                           f"slice size = {list(where[0])}")  # fmt: skip
+        raise RuntimeError(
+            f"as_strided_scatter: expected src to have a size equal to the slice of self. src size = {list(src._data.shape)}, "
+            f"slice size = {list(where[0])}"
+        )
     return as_strided_put(input, src, *where)
 
 

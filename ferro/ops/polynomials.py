@@ -22,19 +22,48 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []  # public in ferro.special
 
-CHEBYSHEV_T = Op("chebyshev_polynomial_t", lambda xp, x, n: xp.chebyshev_polynomial_t(x, n), kind=ELEMENTWISE,
-                 weight=50.0, x=lambda xp, g, x, n: g * n * xp.gegenbauer(x, n - 1, 1.0))  # fmt: skip
-GEGENBAUER = Op("gegenbauer", lambda xp, x, n, /, order: xp.gegenbauer(x, n, order), kind=ELEMENTWISE, weight=50.0,
-                x=lambda xp, g, x, n, order: g * (2 * order) * xp.gegenbauer(x, n - 1, order + 1))  # fmt: skip
-GEGENBAUER_PAIR = Op("gegenbauer_pair", lambda xp, x, n, /, order, sign: xp.gegenbauer_pair(x, n, order, sign),
-                     kind=ELEMENTWISE, weight=100.0,
-                     x=lambda xp, g, x, n, order, sign: g * (2 * order) * xp.gegenbauer_pair(x, n - 1, order + 1, sign))  # fmt: skip
-LAGUERRE = Op("laguerre", lambda xp, x, n, /, order: xp.laguerre(x, n, order), kind=ELEMENTWISE, weight=50.0,
-              x=lambda xp, g, x, n, order: -(g * xp.laguerre(x, n - 1, order + 1)))  # fmt: skip
-HERMITE_H = Op("hermite_polynomial_h", lambda xp, x, n: xp.hermite_polynomial_h(x, n), kind=ELEMENTWISE, weight=50.0,
-               x=lambda xp, g, x, n: g * (n * 2) * xp.hermite_polynomial_h(x, n - 1))  # fmt: skip
-HERMITE_HE = Op("hermite_polynomial_he", lambda xp, x, n: xp.hermite_polynomial_he(x, n), kind=ELEMENTWISE, weight=50.0,
-                x=lambda xp, g, x, n: g * n * xp.hermite_polynomial_he(x, n - 1))  # fmt: skip
+CHEBYSHEV_T = Op(
+    "chebyshev_polynomial_t",
+    lambda xp, x, n: xp.chebyshev_polynomial_t(x, n),
+    kind=ELEMENTWISE,
+    weight=50.0,
+    x=lambda xp, g, x, n: g * n * xp.gegenbauer(x, n - 1, 1.0),
+)
+GEGENBAUER = Op(
+    "gegenbauer",
+    lambda xp, x, n, /, order: xp.gegenbauer(x, n, order),
+    kind=ELEMENTWISE,
+    weight=50.0,
+    x=lambda xp, g, x, n, order: g * (2 * order) * xp.gegenbauer(x, n - 1, order + 1),
+)
+GEGENBAUER_PAIR = Op(
+    "gegenbauer_pair",
+    lambda xp, x, n, /, order, sign: xp.gegenbauer_pair(x, n, order, sign),
+    kind=ELEMENTWISE,
+    weight=100.0,
+    x=lambda xp, g, x, n, order, sign: g * (2 * order) * xp.gegenbauer_pair(x, n - 1, order + 1, sign),
+)
+LAGUERRE = Op(
+    "laguerre",
+    lambda xp, x, n, /, order: xp.laguerre(x, n, order),
+    kind=ELEMENTWISE,
+    weight=50.0,
+    x=lambda xp, g, x, n, order: -(g * xp.laguerre(x, n - 1, order + 1)),
+)
+HERMITE_H = Op(
+    "hermite_polynomial_h",
+    lambda xp, x, n: xp.hermite_polynomial_h(x, n),
+    kind=ELEMENTWISE,
+    weight=50.0,
+    x=lambda xp, g, x, n: g * (n * 2) * xp.hermite_polynomial_h(x, n - 1),
+)
+HERMITE_HE = Op(
+    "hermite_polynomial_he",
+    lambda xp, x, n: xp.hermite_polynomial_he(x, n),
+    kind=ELEMENTWISE,
+    weight=50.0,
+    x=lambda xp, g, x, n: g * n * xp.hermite_polynomial_he(x, n - 1),
+)
 
 
 def argument_and_degree(name: str, x: Any, n: Any) -> tuple[Any, Any]:
@@ -161,13 +190,17 @@ def _plain(*coefficients: float) -> Any:
 
 CUBIC = [Sample(Arg(3, 4), 3), Sample(Arg(), 3), Sample(Arg(0), 3)]
 for _name, _reference in [
-    ("chebyshev_polynomial_t", _numpy("Chebyshev")), ("chebyshev_polynomial_u", _plain(8, 0, -4, 0)),
-    ("chebyshev_polynomial_v", _plain(8, -4, -4, 1)), ("chebyshev_polynomial_w", _plain(8, 4, -4, -1)),
+    ("chebyshev_polynomial_t", _numpy("Chebyshev")),
+    ("chebyshev_polynomial_u", _plain(8, 0, -4, 0)),
+    ("chebyshev_polynomial_v", _plain(8, -4, -4, 1)),
+    ("chebyshev_polynomial_w", _plain(8, 4, -4, -1)),
     ("shifted_chebyshev_polynomial_t", _numpy("Chebyshev", 2, -1)),
     ("shifted_chebyshev_polynomial_u", _plain(64, -96, 40, -4)),
     ("shifted_chebyshev_polynomial_v", _plain(64, -112, 56, -7)),
     ("shifted_chebyshev_polynomial_w", _plain(64, -80, 24, -1)),
-    ("hermite_polynomial_h", _numpy("Hermite")), ("hermite_polynomial_he", _numpy("HermiteE")),
-    ("laguerre_polynomial_l", _numpy("Laguerre")), ("legendre_polynomial_p", _numpy("Legendre")),
-]:  # fmt: skip
+    ("hermite_polynomial_h", _numpy("Hermite")),
+    ("hermite_polynomial_he", _numpy("HermiteE")),
+    ("laguerre_polynomial_l", _numpy("Laguerre")),
+    ("legendre_polynomial_p", _numpy("Legendre")),
+]:
     declare(f"special.{_name}", CUBIC, reference=_reference)

@@ -58,27 +58,37 @@ def pool_scatter(x: Any, index: Any, size: tuple) -> Tensor:
     return apply(POOL_SCATTER, (x, index), (size,))
 
 
-POOL_GATHER = Op("pool_gather", lambda xp, x, index, /, dims: xp.pool_gather(x, index, dims),
-                 x=lambda xp, g, x_shape, index, dims: xp.pool_scatter(
-                     g, index, x_shape[len(x_shape) - dims :]))  # fmt: skip
-POOL_SCATTER = Op("pool_scatter", lambda xp, x, index, /, size: xp.pool_scatter(x, index, size),
-                  x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)))  # fmt: skip
+POOL_GATHER = Op(
+    "pool_gather",
+    lambda xp, x, index, /, dims: xp.pool_gather(x, index, dims),
+    x=lambda xp, g, x_shape, index, dims: xp.pool_scatter(g, index, x_shape[len(x_shape) - dims :]),
+)
+POOL_SCATTER = Op(
+    "pool_scatter",
+    lambda xp, x, index, /, size: xp.pool_scatter(x, index, size),
+    x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)),
+)
 
 
 # -- max pooling -------------------------------------------------------------------------------------------------------
 
-MAX_POOL = Op("max_pool", lambda xp, x, /, kernel, size, stride, pad, dilation: xp.max_pool(
-                  x, kernel, size, stride, pad, dilation),
-              outputs=("out", "indices"), nondiff=("indices",), weight=4.0,
-              x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(
-                  g, indices, spatial(x_shape, kernel)), layout=CHANNELS)  # fmt: skip
+MAX_POOL = Op(
+    "max_pool",
+    lambda xp, x, /, kernel, size, stride, pad, dilation: xp.max_pool(x, kernel, size, stride, pad, dilation),
+    outputs=("out", "indices"),
+    nondiff=("indices",),
+    weight=4.0,
+    x=lambda xp, g, x_shape, indices, kernel: xp.pool_scatter(g, indices, spatial(x_shape, kernel)),
+    layout=CHANNELS,
+)
 singular(
     "nn.functional.max_pool2d", "ties", Sample(Arg(values=[[[1.0, 1.0], [1.0, 0.0]]]), 2), "the first of the largest"
 )
 
 
-def _max_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-              ceil_mode: bool) -> tuple:  # fmt: skip
+def _max_pool(
+    name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple:
     """Max pooling in n dimensions: values and indices."""
     given = tuple([frozen(v) for v in (kernel_size, stride, padding, dilation)])
     shape = image(name, x, n, given)
@@ -113,9 +123,11 @@ def _max_with_padding(x: Any, shape: tuple, windows: tuple) -> tuple:
     Their index, which PyTorch puts outside, is that of an element at the edge.
     """
     kernel, size, stride, pad, dilation = windows
-    far = tuple([  # so wide that the last window ends inside
-        max(p, (c - 1) * st - p + (k - 1) * d + 1 - n) for n, k, c, st, p, d in zip(shape, *windows, strict=True)
-    ])  # fmt: skip
+    far = tuple(
+        [  # so wide that the last window ends inside
+            max(p, (c - 1) * st - p + (k - 1) * d + 1 - n) for n, k, c, st, p, d in zip(shape, *windows, strict=True)
+        ]
+    )
     dtype = x._data.dtype
     least = -math.inf if dtype in INEXACT else int(np.iinfo(dtype).min)
     amounts = [a for pair in zip(reversed(pad), reversed(far), strict=True) for a in pair]
@@ -127,17 +139,38 @@ def _max_with_padding(x: Any, shape: tuple, windows: tuple) -> tuple:
 
 
 @overload
-def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor: ...  # fmt: skip
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
 
 
 @overload
-def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: bool = False) -> Any: ...  # fmt: skip
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any: ...
 
 
-def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+def max_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The maximum of every window of signals.
 
     - `input` (Tensor): (N, C, L) or (C, L)
@@ -167,17 +200,38 @@ def max_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 
 @overload
-def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor: ...  # fmt: skip
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
 
 
 @overload
-def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: bool = False) -> Any: ...  # fmt: skip
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any: ...
 
 
-def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The maximum of every window of images.
 
     - `input` (Tensor): (N, C, H, W) or (C, H, W)
@@ -207,17 +261,38 @@ def max_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
 
 @in_full_precision
 @overload
-def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: Literal[False] = False) -> Tensor: ...  # fmt: skip
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: Literal[False] = False,
+) -> Tensor: ...
 
 
 @overload
-def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: bool = False) -> Any: ...  # fmt: skip
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any: ...
 
 
-def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-               ceil_mode: bool = False, return_indices: bool = False) -> Any:  # fmt: skip
+def max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
     """The maximum of every window of volumes.
 
     - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
@@ -244,8 +319,15 @@ def max_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
     return found if return_indices else found[0]
 
 
-def max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-                            ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
+def max_pool1d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple:
     """:func:`max_pool1d` with the positions of the maxima: (maxima, positions), both (N, C, L').
 
     - `input` (Tensor): (N, C, L) or (C, L)
@@ -266,8 +348,15 @@ def max_pool1d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None,
     return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
-def max_pool2d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-                            ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
+def max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple:
     """:func:`max_pool2d` with the positions of the maxima: (maxima, positions), both (N, C, H', W').
 
     - `input` (Tensor): (N, C, H, W) or (C, H, W)
@@ -289,8 +378,15 @@ def max_pool2d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None,
 
 
 @in_full_precision
-def max_pool3d_with_indices(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-                            ceil_mode: bool = False, return_indices: bool = False) -> tuple:  # fmt: skip
+def max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> tuple:
     """:func:`max_pool3d` with the positions of the maxima: (maxima, positions), both (N, C, D', H', W').
 
     - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
@@ -316,18 +412,34 @@ def _distinct(*shape: int) -> Arg:
     return Arg(*shape, make=permuted())
 
 
-declare("nn.functional.max_pool1d", [
-    Sample(_distinct(2, 3, 8), 2), Sample(_distinct(3, 9), 3, 2, 1, return_indices=True),
-    Sample(_distinct(1, 2, 9), 3, 2, 1, 2, True),
-    Sample(_distinct(1, 1, 20), 15), Sample(_distinct(0, 2, 4), 2),
-    Sample(Arg(1, 1, 6, values=[1.0, 1.0, 0.0, 2.0, 2.0, 2.0]), 3, 1, smooth=False)])  # fmt: skip
-declare("nn.functional.max_pool2d", [
-    Sample(_distinct(2, 2, 4, 6), 2), Sample(_distinct(2, 5, 5), (2, 3), (1, 2), (1, 0), return_indices=True),
-    Sample(_distinct(1, 2, 7, 6), 3, 2, 1, (1, 2), True), Sample(_distinct(1, 1, 5, 5), 5),
-    Sample(_distinct(0, 2, 4, 4), 2)])  # fmt: skip
-declare("nn.functional.max_pool3d", [
-    Sample(_distinct(1, 2, 4, 2, 4), 2),
-    Sample(_distinct(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, return_indices=True)])  # fmt: skip
+declare(
+    "nn.functional.max_pool1d",
+    [
+        Sample(_distinct(2, 3, 8), 2),
+        Sample(_distinct(3, 9), 3, 2, 1, return_indices=True),
+        Sample(_distinct(1, 2, 9), 3, 2, 1, 2, True),
+        Sample(_distinct(1, 1, 20), 15),
+        Sample(_distinct(0, 2, 4), 2),
+        Sample(Arg(1, 1, 6, values=[1.0, 1.0, 0.0, 2.0, 2.0, 2.0]), 3, 1, smooth=False),
+    ],
+)
+declare(
+    "nn.functional.max_pool2d",
+    [
+        Sample(_distinct(2, 2, 4, 6), 2),
+        Sample(_distinct(2, 5, 5), (2, 3), (1, 2), (1, 0), return_indices=True),
+        Sample(_distinct(1, 2, 7, 6), 3, 2, 1, (1, 2), True),
+        Sample(_distinct(1, 1, 5, 5), 5),
+        Sample(_distinct(0, 2, 4, 4), 2),
+    ],
+)
+declare(
+    "nn.functional.max_pool3d",
+    [
+        Sample(_distinct(1, 2, 4, 2, 4), 2),
+        Sample(_distinct(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, return_indices=True),
+    ],
+)
 
 
 # -- average pooling ---------------------------------------------------------------------------------------------------
@@ -343,18 +455,36 @@ def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, d
     return apply(AVG_SPREAD, (g,), (shape, kernel, stride, pad, divisors))
 
 
-AVG_POOL = Op("avg_pool", lambda xp, x, /, kernel, size, stride, pad, divisors: xp.avg_pool(
-                  x, kernel, size, stride, pad, divisors),
-              kind=LINEAR, x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_spread(
-                  g, spatial(x_shape, kernel), kernel, stride, pad, divisors), layout=IMAGES)  # fmt: skip
-AVG_SPREAD = Op("avg_spread", lambda xp, x, /, shape, kernel, stride, pad, divisors: xp.avg_spread(
-                    x, shape, kernel, stride, pad, divisors),
-                kind=LINEAR, x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_pool(
-                    g, kernel, spatial(x_shape, kernel), stride, pad, divisors))  # fmt: skip
+AVG_POOL = Op(
+    "avg_pool",
+    lambda xp, x, /, kernel, size, stride, pad, divisors: xp.avg_pool(x, kernel, size, stride, pad, divisors),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_spread(
+        g, spatial(x_shape, kernel), kernel, stride, pad, divisors
+    ),
+    layout=IMAGES,
+)
+AVG_SPREAD = Op(
+    "avg_spread",
+    lambda xp, x, /, shape, kernel, stride, pad, divisors: xp.avg_spread(x, shape, kernel, stride, pad, divisors),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, kernel, stride, pad, divisors: xp.avg_pool(
+        g, kernel, spatial(x_shape, kernel), stride, pad, divisors
+    ),
+)
 
 
-def _avg_pool(name: str, n: int, x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
-              count_include_pad: bool, divisor_override: Any = None) -> Tensor:  # fmt: skip
+def _avg_pool(
+    name: str,
+    n: int,
+    x: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: Any = None,
+) -> Tensor:
     """Average pooling in n dimensions."""
     given = tuple([frozen(v) for v in (kernel_size, stride, padding)])
     shape = image(name, x, n, given)
@@ -382,8 +512,14 @@ def _counts(shape: tuple, kernel: tuple, size: tuple, step: tuple, pad: tuple, c
     return tuple(counts)
 
 
-def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-               count_include_pad: bool = True) -> Tensor:  # fmt: skip
+def avg_pool1d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+) -> Tensor:
     """The mean of every window of signals.
 
     - `input` (Tensor): (N, C, L) or (C, L)
@@ -406,8 +542,15 @@ def avg_pool1d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
     return _avg_pool("avg_pool1d", 1, input, kernel_size, stride, padding, ceil_mode, count_include_pad)
 
 
-def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-               count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """The mean of every window of images.
 
     - `input` (Tensor): (N, C, H, W) or (C, H, W)
@@ -429,13 +572,21 @@ def avg_pool2d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
         tensor([[[[ 2.5000,  4.5000],
                   [10.5000, 12.5000]]]])
     """
-    return _avg_pool("avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                     divisor_override)  # fmt: skip
+    return _avg_pool(
+        "avg_pool2d", 2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
 
 
 @in_full_precision
-def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-               count_include_pad: bool = True, divisor_override: int | None = None) -> Tensor:  # fmt: skip
+def avg_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Tensor:
     """The mean of every window of volumes.
 
     - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
@@ -456,21 +607,38 @@ def avg_pool3d(input: Tensor, kernel_size: Any, stride: Any = None, padding: Any
         >>> F.avg_pool3d(ferro.ones(1, 1, 2, 2, 2), 2, divisor_override=4).squeeze()
         tensor(2.)
     """
-    return _avg_pool("avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad,
-                     divisor_override)  # fmt: skip
+    return _avg_pool(
+        "avg_pool3d", 3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+    )
 
 
-declare("nn.functional.avg_pool1d", [
-    Sample(Arg(2, 3, 8), 2), Sample(Arg(3, 9), 3, 2, 1), Sample(Arg(1, 2, 9), 4, 3, 2, True, False),
-    Sample(Arg(1, 1, 24), 8),
-    Sample(Arg(0, 2, 4), 2)])  # fmt: skip
-declare("nn.functional.avg_pool2d", [
-    Sample(Arg(2, 2, 4, 6), 2), Sample(Arg(2, 5, 5), (2, 3), (1, 2), (1, 0)),
-    Sample(Arg(1, 2, 6, 6), 3, 2, 1, True, False),
-    Sample(Arg(1, 2, 6, 5), 3, 2, 1, True, True, 5), Sample(Arg(0, 2, 4, 4), 2)])  # fmt: skip
-declare("nn.functional.avg_pool3d", [
-    Sample(Arg(1, 2, 4, 2, 4), 2),
-    Sample(Arg(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, count_include_pad=False)])  # fmt: skip
+declare(
+    "nn.functional.avg_pool1d",
+    [
+        Sample(Arg(2, 3, 8), 2),
+        Sample(Arg(3, 9), 3, 2, 1),
+        Sample(Arg(1, 2, 9), 4, 3, 2, True, False),
+        Sample(Arg(1, 1, 24), 8),
+        Sample(Arg(0, 2, 4), 2),
+    ],
+)
+declare(
+    "nn.functional.avg_pool2d",
+    [
+        Sample(Arg(2, 2, 4, 6), 2),
+        Sample(Arg(2, 5, 5), (2, 3), (1, 2), (1, 0)),
+        Sample(Arg(1, 2, 6, 6), 3, 2, 1, True, False),
+        Sample(Arg(1, 2, 6, 5), 3, 2, 1, True, True, 5),
+        Sample(Arg(0, 2, 4, 4), 2),
+    ],
+)
+declare(
+    "nn.functional.avg_pool3d",
+    [
+        Sample(Arg(1, 2, 4, 2, 4), 2),
+        Sample(Arg(2, 3, 5, 4), (2, 3, 1), 2, (1, 1, 0), ceil_mode=True, count_include_pad=False),
+    ],
+)
 
 
 # -- adaptive pooling --------------------------------------------------------------------------------------------------
@@ -486,11 +654,19 @@ def adaptive_avg_spread(g: Any, shape: tuple) -> Tensor:
     return apply(ADAPTIVE_AVG_SPREAD, (g,), (shape,))
 
 
-ADAPTIVE_AVG = Op("adaptive_avg_pool", lambda xp, x, /, size: xp.adaptive_avg(x, size), kind=LINEAR,
-                  x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(need_cotangent("avg", g, size), spatial(x_shape, size)),
-                  layout=IMAGES)  # fmt: skip
-ADAPTIVE_AVG_SPREAD = Op("adaptive_avg_spread", lambda xp, x, /, shape: xp.adaptive_avg_spread(x, shape), kind=LINEAR,
-                         x=lambda xp, g, x_shape, shape: xp.adaptive_avg(g, spatial(x_shape, shape)))  # fmt: skip
+ADAPTIVE_AVG = Op(
+    "adaptive_avg_pool",
+    lambda xp, x, /, size: xp.adaptive_avg(x, size),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, size: xp.adaptive_avg_spread(need_cotangent("avg", g, size), spatial(x_shape, size)),
+    layout=IMAGES,
+)
+ADAPTIVE_AVG_SPREAD = Op(
+    "adaptive_avg_spread",
+    lambda xp, x, /, shape: xp.adaptive_avg_spread(x, shape),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, shape: xp.adaptive_avg(g, spatial(x_shape, shape)),
+)
 
 
 def _adaptive_avg(name: str, n: int, x: Any, output_size: Any) -> Tensor:
@@ -561,16 +737,28 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 
 
 declare("nn.functional.adaptive_avg_pool1d", [Sample(Arg(2, 2, 7), 3), Sample(Arg(2, 6), 2), Sample(Arg(0, 2, 4), 2)])
-declare("nn.functional.adaptive_avg_pool2d", [Sample(Arg(2, 2, 5, 4), (3, None)), Sample(Arg(2, 4, 6), 2),
-                                              Sample(Arg(1, 2, 3, 3), 1),
-                                              Sample(Arg(1, 2, 2, 2), 3)])  # fmt: skip
+declare(
+    "nn.functional.adaptive_avg_pool2d",
+    [
+        Sample(Arg(2, 2, 5, 4), (3, None)),
+        Sample(Arg(2, 4, 6), 2),
+        Sample(Arg(1, 2, 3, 3), 1),
+        Sample(Arg(1, 2, 2, 2), 3),
+    ],
+)
 declare("nn.functional.adaptive_avg_pool3d", [Sample(Arg(1, 2, 5, 4, 3), (3, None, 2)), Sample(Arg(2, 4, 2, 2), 2)])
 
 
-ADAPTIVE_MAX = Op("adaptive_max_pool", lambda xp, x, /, size: xp.adaptive_max(x, size),
-                  outputs=("out", "indices"), nondiff=("indices",),
-                  x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(
-                      need_cotangent("max", g, size), indices, spatial(x_shape, size)), layout=IMAGES)  # fmt: skip
+ADAPTIVE_MAX = Op(
+    "adaptive_max_pool",
+    lambda xp, x, /, size: xp.adaptive_max(x, size),
+    outputs=("out", "indices"),
+    nondiff=("indices",),
+    x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(
+        need_cotangent("max", g, size), indices, spatial(x_shape, size)
+    ),
+    layout=IMAGES,
+)
 
 
 def _adaptive_max(name: str, n: int, x: Any, output_size: Any) -> tuple:
@@ -786,12 +974,17 @@ declare("nn.functional.lp_pool3d", [Sample(Arg(1, 2, 4, 2, 2, low=0.5), 2.0, 2)]
 
 # -- the inverse of max pooling ----------------------------------------------------------------------------------------
 
-UNPOOL = Op("max_unpool", lambda xp, x, index, /, size: xp.unpool(x, index, size),
-            x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)), layout=CHANNELS)  # fmt: skip
+UNPOOL = Op(
+    "max_unpool",
+    lambda xp, x, index, /, size: xp.unpool(x, index, size),
+    x=lambda xp, g, index, size: xp.pool_gather(g, index, len(size)),
+    layout=CHANNELS,
+)
 
 
-def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any,
-                output_size: Any) -> Tensor:  # fmt: skip
+def _max_unpool(
+    name: str, n: int, x: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
+) -> Tensor:
     """The inverse of max pooling in n dimensions."""
     shape = image(name, x, n)
     kernel = ints(name, "kernel_size", kernel_size, n, 1)
@@ -836,8 +1029,9 @@ def _max_unpool(name: str, n: int, x: Any, indices: Any, kernel_size: Any, strid
 
 
 @in_full_precision
-def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-                 output_size: Any = None) -> Tensor:  # fmt: skip
+def max_unpool1d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Signals that are zero but for the elements of `input` at the `indices` that :func:`max_pool1d` returned.
 
     - `input` (Tensor): maxima, (N, C, L) or (C, L)
@@ -861,8 +1055,9 @@ def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any =
 
 
 @in_full_precision
-def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-                 output_size: Any = None) -> Tensor:  # fmt: skip
+def max_unpool2d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Images that are zero but for the elements of `input` at the `indices` that :func:`max_pool2d` returned.
 
     - `input` (Tensor): maxima, (N, C, H, W) or (C, H, W)
@@ -887,8 +1082,9 @@ def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any =
 
 
 @in_full_precision
-def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0,
-                 output_size: Any = None) -> Tensor:  # fmt: skip
+def max_unpool3d(
+    input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None
+) -> Tensor:
     """Volumes that are zero but for the elements of `input` at the `indices` that :func:`max_pool3d` returned.
 
     - `input` (Tensor): maxima, (N, C, D, H, W) or (C, D, H, W)
@@ -916,25 +1112,33 @@ def max_unpool3d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any =
     return _max_unpool("max_unpool3d", 3, input, indices, kernel_size, stride, padding, output_size)
 
 
-declare("nn.functional.max_unpool1d", [Sample(Arg(1, 2, 2), Arg(1, 2, 2, values=[0, 3, 1, 2], dtype="int64"), 2),
-                                       Sample(Arg(1, 2), Arg(1, 2, values=[0, 4], dtype="int64"), 2, output_size=(5,))],
-        )  # fmt: skip
-declare("nn.functional.max_unpool2d", [
-    Sample(Arg(1, 1, 2, 2), Arg(1, 1, 2, 2, values=[0, 3, 9, 15], dtype="int64"), 2)])  # fmt: skip
+declare(
+    "nn.functional.max_unpool1d",
+    [
+        Sample(Arg(1, 2, 2), Arg(1, 2, 2, values=[0, 3, 1, 2], dtype="int64"), 2),
+        Sample(Arg(1, 2), Arg(1, 2, values=[0, 4], dtype="int64"), 2, output_size=(5,)),
+    ],
+)
+declare(
+    "nn.functional.max_unpool2d", [Sample(Arg(1, 1, 2, 2), Arg(1, 1, 2, 2, values=[0, 3, 9, 15], dtype="int64"), 2)]
+)
 declare("nn.functional.max_unpool3d", [Sample(Arg(1, 1, 1, 2), Arg(1, 1, 1, 2, values=[0, 15], dtype="int64"), 2)])
 
 
 # -- fractional max pooling --------------------------------------------------------------------------------------------
 
-FRACTIONAL_MAX = Op("fractional_max_pool",
-                    lambda xp, x, samples, /, kernel, size: xp.fractional_max(x, samples, kernel, size),
-                    outputs=("out", "indices"), nondiff=("indices",),
-                    x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(
-                      g, indices, spatial(x_shape, size)))  # fmt: skip
+FRACTIONAL_MAX = Op(
+    "fractional_max_pool",
+    lambda xp, x, samples, /, kernel, size: xp.fractional_max(x, samples, kernel, size),
+    outputs=("out", "indices"),
+    nondiff=("indices",),
+    x=lambda xp, g, x_shape, indices, size: xp.pool_scatter(g, indices, spatial(x_shape, size)),
+)
 
 
-def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, output_ratio: Any,
-                samples: Any) -> tuple:  # fmt: skip
+def _fractional(
+    name: str, n: int, x: Any, kernel_size: Any, output_size: Any, output_ratio: Any, samples: Any
+) -> tuple:
     """Fractional max pooling in n dimensions: values and indices."""
     shape = fractional_image(name, x, n)
     lead = x._data.shape[: x._data.ndim - n]
@@ -947,8 +1151,14 @@ def _fractional(name: str, n: int, x: Any, kernel_size: Any, output_size: Any, o
 
 
 @in_full_precision
-def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-                          return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:  # fmt: skip
+def fractional_max_pool2d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
     """The maxima of windows of images, placed pseudo-randomly at steps of the mean width.
 
     - `input` (Tensor): (N, C, H, W) or (C, H, W)
@@ -973,8 +1183,14 @@ def fractional_max_pool2d(input: Tensor, kernel_size: Any, output_size: Any = No
 
 
 @in_full_precision
-def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = None, output_ratio: Any = None,
-                          return_indices: bool = False, _random_samples: Tensor | None = None) -> Any:  # fmt: skip
+def fractional_max_pool3d(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> Any:
     """The maxima of windows of volumes, placed pseudo-randomly at steps of the mean width.
 
     - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
@@ -999,9 +1215,14 @@ def fractional_max_pool3d(input: Tensor, kernel_size: Any, output_size: Any = No
 
 
 @in_full_precision
-def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
-                                       output_ratio: Any = None, return_indices: bool = False,
-                                       _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
+def fractional_max_pool2d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple:
     """:func:`fractional_max_pool2d` with the positions of the maxima: (maxima, positions).
 
     - `input` (Tensor): (N, C, H, W) or (C, H, W)
@@ -1024,9 +1245,14 @@ def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: Any, output_s
 
 
 @in_full_precision
-def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_size: Any = None,
-                                       output_ratio: Any = None, return_indices: bool = False,
-                                       _random_samples: Tensor | None = None) -> tuple:  # fmt: skip
+def fractional_max_pool3d_with_indices(
+    input: Tensor,
+    kernel_size: Any,
+    output_size: Any = None,
+    output_ratio: Any = None,
+    return_indices: bool = False,
+    _random_samples: Tensor | None = None,
+) -> tuple:
     """:func:`fractional_max_pool3d` with the positions of the maxima: (maxima, positions).
 
     - `input` (Tensor): (N, C, D, H, W) or (C, D, H, W)
@@ -1048,10 +1274,22 @@ def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: Any, output_s
     return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
-declare("nn.functional.fractional_max_pool2d", [
-    Sample(_distinct(1, 2, 6, 5), 2, (3, 3), _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False)),
-    Sample(_distinct(2, 6, 6), (2, 3), output_ratio=(0.5, 0.4), return_indices=True,
-           _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False))])  # fmt: skip
-declare("nn.functional.fractional_max_pool3d", [
-    Sample(_distinct(1, 2, 4, 5, 5), 2, (2, 3, 3), _random_samples=Arg(1, 2, 3, low=0.1, high=0.9, grad=False)),
-])  # fmt: skip
+declare(
+    "nn.functional.fractional_max_pool2d",
+    [
+        Sample(_distinct(1, 2, 6, 5), 2, (3, 3), _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False)),
+        Sample(
+            _distinct(2, 6, 6),
+            (2, 3),
+            output_ratio=(0.5, 0.4),
+            return_indices=True,
+            _random_samples=Arg(1, 2, 2, low=0.1, high=0.9, grad=False),
+        ),
+    ],
+)
+declare(
+    "nn.functional.fractional_max_pool3d",
+    [
+        Sample(_distinct(1, 2, 4, 5, 5), 2, (2, 3, 3), _random_samples=Arg(1, 2, 3, low=0.1, high=0.9, grad=False)),
+    ],
+)

@@ -36,9 +36,11 @@ def image(name: str, x: Any, n: int, windows: tuple = ()) -> tuple:
         )
     if 0 in shape[len(shape) - n - 1 :]:
         if n == 3:
-            raise RuntimeError(f"{name}(): Expected input's non-batch dimensions to have positive length, but input has a shape of "
-                               f"{list(shape)} and non-batch dimension {shape.index(0, len(shape) - 4) - len(shape) + 4} has length "
-                               "zero!")  # fmt: skip
+            raise RuntimeError(
+                f"{name}(): Expected input's non-batch dimensions to have positive length, but input has a shape of "
+                f"{list(shape)} and non-batch dimension {shape.index(0, len(shape) - 4) - len(shape) + 4} has length "
+                "zero!"
+            )
         raise RuntimeError(
             f"{name}: Expected {allowed} with optional 0 dim batch size for input, but got:{list(shape)}"
         )
@@ -57,8 +59,10 @@ def _divided_image(name: str, x: Any, n: int) -> tuple:
         )
     first = len(shape) - n if "avg" in name and n < 3 else 1
     if 0 in shape[first:]:
-        raise RuntimeError(f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
-                           f"{list(shape)} with dimension {shape.index(0, first)} being empty")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes "
+            f"{list(shape)} with dimension {shape.index(0, first)} being empty"
+        )
     _need_real(name, x, floating=True)
     return shape[len(shape) - n :]
 
@@ -69,15 +73,19 @@ def fractional_image(name: str, x: Any, n: int) -> tuple:
     if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor, but got: {list(shape)}")
     if 0 in shape[1:]:
-        raise RuntimeError(f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got{list(shape)} with "
-                           f"dimension {shape.index(0, 1)} being empty.")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got{list(shape)} with "
+            f"dimension {shape.index(0, 1)} being empty."
+        )
     _need_real(name, x, floating=True)
     return shape[len(shape) - n :]
 
 
 def _wrong_rank(name: str, shape: tuple) -> RuntimeError:
-    return RuntimeError(f"Expected 2 to 3 dimensions, but got {len(shape)}-dimensional tensor for argument #1 'self' (while checking "
-                        f"arguments for {name}): the shape is {list(shape)}")  # fmt: skip
+    return RuntimeError(
+        f"Expected 2 to 3 dimensions, but got {len(shape)}-dimensional tensor for argument #1 'self' (while checking "
+        f"arguments for {name}): the shape is {list(shape)}"
+    )
 
 
 def _need_real(name: str, x: Any, floating: bool = False) -> None:
@@ -129,8 +137,17 @@ def _steps(name: str, n: int, kernel_size: Any, stride: Any, padding: Any, dilat
 
 
 @lru_cache(maxsize=512, typed=True)
-def windows(name: str, n: int, channels: int, shape: tuple, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-            ceil_mode: bool) -> tuple:  # fmt: skip
+def windows(
+    name: str,
+    n: int,
+    channels: int,
+    shape: tuple,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+) -> tuple:
     """(kernel, number of windows, stride, pad, dilation), one number per dimension each."""
     kernel, step, pad, dilation = _steps(name, n, kernel_size, stride, padding, dilation)
     size = []
@@ -142,8 +159,10 @@ def windows(name: str, n: int, channels: int, shape: tuple, kernel_size: Any, st
         said = f"Given input size: ({_by(channels, shape)}). Calculated output size: ({_by(channels, size)}). Output size is too small"
         if name == "avg_pool3d":
             axes = _DIMENSIONS[3]
-            said = (f"input image ({' '.join(f'{a}: {s}' for a, s in zip(axes, shape, strict=True))}) smaller than kernel size "
-                    f"({' '.join(f'k{a}: {k}' for a, k in zip(axes, kernel, strict=True))})")  # fmt: skip
+            said = (
+                f"input image ({' '.join(f'{a}: {s}' for a, s in zip(axes, shape, strict=True))}) smaller than kernel size "
+                f"({' '.join(f'k{a}: {k}' for a, k in zip(axes, kernel, strict=True))})"
+            )
         if name == "max_pool1d":
             said = f"{name}() Invalid computed output size: {size[0]}: {said}"
         raise RuntimeError(f"{name}: {said} for {settings}")
@@ -220,13 +239,17 @@ def target(name: str, n: int, x: Any, output_size: Any) -> tuple:
         if n == 1:
             raise RuntimeError(f"{name}() argument 'output_size' should contain one int (got {len(given)})")
         words = "output_size must be" if "avg" in name else "internal error: output_size.size() must be"
-        raise RuntimeError(f"{name}{': ' if 'avg' in name else '(): '}{words} {n} (or one integer, or None for the size of the input), "
-                           f"got {output_size!r}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}{': ' if 'avg' in name else '(): '}{words} {n} (or one integer, or None for the size of the input), "
+            f"got {output_size!r}"
+        )
     size = tuple([s if o is None else operator.index(o) for s, o in zip(shape, given, strict=True)])
     whole = (*x.shape[: x.dim() - n], *size)
     if min(size) < 0:
-        raise RuntimeError(f"{name}: elements of output_size must be greater than or equal to 0 but received {size}: Trying to create "
-                           f"tensor with negative dimension {min(size)}: {list(whole)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: elements of output_size must be greater than or equal to 0 but received {size}: Trying to create "
+            f"tensor with negative dimension {min(size)}: {list(whole)}"
+        )
     if math.prod(whole) * x.element_size() >= 1 << 63:
         raise RuntimeError(f"{name}: Storage size calculation overflowed with sizes={list(whole)}")
     np.empty(whole, x._data.dtype)  # MemoryError now, not after the windows have been counted
@@ -238,9 +261,11 @@ def need_cotangent(kind: str, g: Any, size: tuple) -> Any:
     if 0 not in size:
         return g
     shape = list(g.shape)
-    raise RuntimeError(f"adaptive_{kind}_pool{max(len(size), 2)}d_backward(): Expected grad_output to have non-zero size for non-batch "
-                       f"dimensions, but grad_output has sizes {shape} with dimension {len(shape) - len(size) + size.index(0)} being "
-                       "empty")  # fmt: skip
+    raise RuntimeError(
+        f"adaptive_{kind}_pool{max(len(size), 2)}d_backward(): Expected grad_output to have non-zero size for non-batch "
+        f"dimensions, but grad_output has sizes {shape} with dimension {len(shape) - len(size) + size.index(0)} being "
+        "empty"
+    )
 
 
 def fractional_windows(
@@ -274,8 +299,10 @@ def fractional_windows(
         raise RuntimeError(f"{name}: Trying to create tensor with negative dimension {min(size)}: {[*lead, *size]}")
     for o, k, s, what in zip(size, kernel, shape, _WORDS[3 - n :], strict=True):
         if o + k - 1 > s - (n == 3):  # PyTorch's limits
-            raise RuntimeError(f"{name}{'_out' if n == 3 else ''}(): pool {what} {k} too large relative to input {what} {s}: "
-                               f"output_size + kernel_size - 1 must {'be less' if n == 3 else 'not be more'}, output_size is {size}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}{'_out' if n == 3 else ''}(): pool {what} {k} too large relative to input {what} {s}: "
+                f"output_size + kernel_size - 1 must {'be less' if n == 3 else 'not be more'}, output_size is {size}"
+            )
     return kernel, size
 
 

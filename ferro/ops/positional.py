@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["batch_norm", "embedding_bag", "instance_norm", "native_channel_shuffle"]
 
 
-def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
-               running_var: Tensor | None, training: bool, momentum: float, eps: float,
-               cudnn_enabled: bool) -> Tensor:  # fmt: skip
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
     """`nn.functional.batch_norm` for any number of values per channel.
 
     - `input` (Tensor): (N, C, ...)
@@ -43,9 +51,17 @@ def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, runnin
     return _normalisation.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
-def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
-                  running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
-                  cudnn_enabled: bool) -> Tensor:  # fmt: skip
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
     """`nn.functional.instance_norm` with all its arguments in PyTorch's inner order.
 
     - `input` (Tensor): (N, C, L, ...)
@@ -67,9 +83,17 @@ def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, run
 
 
 @by_slices
-def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
-                  sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
-                  padding_idx: int | None = None) -> tuple:  # fmt: skip
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> tuple:
     """`nn.functional.embedding_bag` with what it was computed with: (result, bag of each index, size of each bag, row
     of each maximum).
 
@@ -96,8 +120,19 @@ def embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_b
     modes = ("sum", "mean", "max")
     if mode not in range(3):
         raise RuntimeError(f"embedding_bag: mode must be 0 (sum), 1 (mean) or 2 (max), got {mode}")
-    out = _embedding.embedding_bag(indices, weight, offsets, None, 2.0, scale_grad_by_freq, modes[mode], sparse,
-                                   per_sample_weights, include_last_offset, padding_idx)  # fmt: skip
+    out = _embedding.embedding_bag(
+        indices,
+        weight,
+        offsets,
+        None,
+        2.0,
+        scale_grad_by_freq,
+        modes[mode],
+        sparse,
+        per_sample_weights,
+        include_last_offset,
+        padding_idx,
+    )
     return out, *_bag_facts(weight._data, indices._data, offsets._data, include_last_offset, padding_idx, mode)
 
 
@@ -124,12 +159,23 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
 
 _positive: Any = {"low": 0.5, "high": 2.0, "grad": False}
 _ids: Any = {"dtype": "int64", "low": 0, "high": 5}
-declare("batch_norm", [
-    Sample(Arg(4, 3), Arg(3), Arg(3), None, None, True, 0.1, 1e-5, False),
-    Sample(Arg(2, 3, 2), None, None, Arg(3, grad=False), Arg(3, **_positive), False, 0.1, 1e-3, True)])  # fmt: skip
+declare(
+    "batch_norm",
+    [
+        Sample(Arg(4, 3), Arg(3), Arg(3), None, None, True, 0.1, 1e-5, False),
+        Sample(Arg(2, 3, 2), None, None, Arg(3, grad=False), Arg(3, **_positive), False, 0.1, 1e-3, True),
+    ],
+)
 declare("instance_norm", [Sample(Arg(2, 3, 4), Arg(3), Arg(3), None, None, True, 0.1, 1e-5, False)])
-declare("embedding_bag", [
-    Sample(Arg(5, 4), Arg(6, **_ids), Arg(values=[0, 2, 2], dtype="int64"), False, 1),
-    Sample(Arg(5, 4), Arg(6, **_ids), Arg(values=[0, 2, 2, 6], dtype="int64"), False, 2, False, None, True)])  # fmt: skip
-declare("native_channel_shuffle", [Sample(Arg(2, 6, 1, 2), 2)],
-        reference=lambda x, groups=2: x.reshape(2, groups, 3, 1, 2).swapaxes(1, 2).reshape(x.shape))  # fmt: skip
+declare(
+    "embedding_bag",
+    [
+        Sample(Arg(5, 4), Arg(6, **_ids), Arg(values=[0, 2, 2], dtype="int64"), False, 1),
+        Sample(Arg(5, 4), Arg(6, **_ids), Arg(values=[0, 2, 2, 6], dtype="int64"), False, 2, False, None, True),
+    ],
+)
+declare(
+    "native_channel_shuffle",
+    [Sample(Arg(2, 6, 1, 2), 2)],
+    reference=lambda x, groups=2: x.reshape(2, groups, 3, 1, 2).swapaxes(1, 2).reshape(x.shape),
+)

@@ -81,10 +81,17 @@ def _position(name: str, input: Any, dim: Any, keepdim: bool, out: Any, names: d
     return into(name, out, without_gradient(name, getattr(xp_of(a), name)(a, d, keepdim), input))
 
 
-_WHERE = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True),
-          Sample(Arg(3, 4), None, True),
-          Sample(TIED), Sample(TIED, 1), Sample(Arg(values=[1.0, float("nan"), 3.0]), 0),
-          Sample(Arg(4, dtype="int64"))]  # fmt: skip
+_WHERE = [
+    Sample(Arg()),
+    Sample(Arg(3, 4)),
+    Sample(Arg(3, 4), 0),
+    Sample(Arg(3, 4), -1, True),
+    Sample(Arg(3, 4), None, True),
+    Sample(TIED),
+    Sample(TIED, 1),
+    Sample(Arg(values=[1.0, float("nan"), 3.0]), 0),
+    Sample(Arg(4, dtype="int64")),
+]
 declare("argmax", _WHERE, differentiable=False)
 declare("argmin", _WHERE, differentiable=False)
 

@@ -112,12 +112,21 @@ def mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("mm", out, result)
 
 
-MM = Op("mm", lambda xp, x, y: xp.mm(x, y), kind=MULTILINEAR, weight=20.0,
-        x=lambda xp, g, y: xp.mm(g, y.conj().T),
-        y=lambda xp, g, x: xp.mm(x.conj().T, g),
-        samples=[Sample(Arg(3, 4), Arg(4, 2)), Sample(Arg(1, 1), Arg(1, 1)), Sample(Arg(2, 0), Arg(0, 3)),
-                 Sample(Arg(0, 2), Arg(2, 3))],
-        complex=True)  # fmt: skip
+MM = Op(
+    "mm",
+    lambda xp, x, y: xp.mm(x, y),
+    kind=MULTILINEAR,
+    weight=20.0,
+    x=lambda xp, g, y: xp.mm(g, y.conj().T),
+    y=lambda xp, g, x: xp.mm(x.conj().T, g),
+    samples=[
+        Sample(Arg(3, 4), Arg(4, 2)),
+        Sample(Arg(1, 1), Arg(1, 1)),
+        Sample(Arg(2, 0), Arg(0, 3)),
+        Sample(Arg(0, 2), Arg(2, 3)),
+    ],
+    complex=True,
+)
 
 
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -137,12 +146,20 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("bmm", out, result)
 
 
-BMM = Op("bmm", lambda xp, x, y: xp.matmul(x, y), kind=MULTILINEAR, weight=20.0,
-         x=lambda xp, g, y: xp.matmul(g, adjoint(y)),
-         y=lambda xp, g, x: xp.matmul(adjoint(x), g),
-         samples=[Sample(Arg(2, 3, 4), Arg(2, 4, 2)), Sample(Arg(0, 2, 2), Arg(0, 2, 3)),
-                  Sample(Arg(2, 2, 0), Arg(2, 0, 3))],
-         complex=True)  # fmt: skip
+BMM = Op(
+    "bmm",
+    lambda xp, x, y: xp.matmul(x, y),
+    kind=MULTILINEAR,
+    weight=20.0,
+    x=lambda xp, g, y: xp.matmul(g, adjoint(y)),
+    y=lambda xp, g, x: xp.matmul(adjoint(x), g),
+    samples=[
+        Sample(Arg(2, 3, 4), Arg(2, 4, 2)),
+        Sample(Arg(0, 2, 2), Arg(0, 2, 3)),
+        Sample(Arg(2, 2, 0), Arg(2, 0, 3)),
+    ],
+    complex=True,
+)
 
 
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -155,11 +172,16 @@ def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("mv", out, result)
 
 
-MV = Op("mv", lambda xp, x, y: xp.mv(x, y), kind=MULTILINEAR, weight=2.0,
-        x=lambda xp, g, y: xp.outer(g, y.conj()),
-        y=lambda xp, g, x: xp.mv(x.conj().T, g),
-        samples=[Sample(Arg(3, 4), Arg(4)), Sample(Arg(2, 0), Arg(0)),
-                 Sample(Arg(0, 2), Arg(2))], complex=True)  # fmt: skip
+MV = Op(
+    "mv",
+    lambda xp, x, y: xp.mv(x, y),
+    kind=MULTILINEAR,
+    weight=2.0,
+    x=lambda xp, g, y: xp.outer(g, y.conj()),
+    y=lambda xp, g, x: xp.mv(x.conj().T, g),
+    samples=[Sample(Arg(3, 4), Arg(4)), Sample(Arg(2, 0), Arg(0)), Sample(Arg(0, 2), Arg(2))],
+    complex=True,
+)
 
 
 def dot(input: Tensor, tensor: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -188,10 +210,16 @@ def _two_vectors(name: str, x: Any, y: Any) -> None:
         )
 
 
-DOT = Op("dot", lambda xp, x, y: xp.dot(x, y), kind=MULTILINEAR, weight=100.0,
-         x=lambda xp, g, y: g * y.conj(),
-         y=lambda xp, g, x: g * x.conj(),
-         samples=[Sample(Arg(4), Arg(4)), Sample(Arg(0), Arg(0))], complex=True)  # fmt: skip
+DOT = Op(
+    "dot",
+    lambda xp, x, y: xp.dot(x, y),
+    kind=MULTILINEAR,
+    weight=100.0,
+    x=lambda xp, g, y: g * y.conj(),
+    y=lambda xp, g, x: g * x.conj(),
+    samples=[Sample(Arg(4), Arg(4)), Sample(Arg(0), Arg(0))],
+    complex=True,
+)
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -222,10 +250,15 @@ def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 
 ger = outer
-OUTER = Op("outer", lambda xp, x, y: xp.outer(x, y), kind=MULTILINEAR,
-           x=lambda xp, g, y: xp.mv(g, y.conj()),
-           y=lambda xp, g, x: xp.mv(g.T, x.conj()),
-           samples=[Sample(Arg(3), Arg(2)), Sample(Arg(0), Arg(2))], complex=True)  # fmt: skip
+OUTER = Op(
+    "outer",
+    lambda xp, x, y: xp.outer(x, y),
+    kind=MULTILINEAR,
+    x=lambda xp, g, y: xp.mv(g, y.conj()),
+    y=lambda xp, g, x: xp.mv(g.T, x.conj()),
+    samples=[Sample(Arg(3), Arg(2)), Sample(Arg(0), Arg(2))],
+    complex=True,
+)
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -294,15 +327,30 @@ def _matmul_y(xp: Any, g: Any, x: Any, y_shape: tuple) -> Any:
     return xp.contract(x.conj(), g, (*stack, -1, 0), (*stack, -1, 1), (0, 1))
 
 
-MATMUL = Op("matmul", lambda xp, x, y: xp.matmul(x, y), kind=MULTILINEAR, weight=20.0, x=_matmul_x, y=_matmul_y,
-            samples=[Sample(Arg(2, 3), Arg(3, 2)), Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)),
-                     Sample(Arg(3), Arg(3, 2)),
-                     Sample(Arg(2, 2, 3), Arg(3, 2)), Sample(Arg(2, 3), Arg(2, 3, 2)),
-                     Sample(Arg(2, 1, 2, 3), Arg(3, 3, 2)),
-                     Sample(Arg(2, 2, 3), Arg(3)), Sample(Arg(3), Arg(2, 3, 2)), Sample(Arg(2, 0, 3), Arg(3, 2)),
-                     Sample(Arg(2, 2, 0), Arg(0, 3)), Sample(Arg(2, 2, 3), Arg(2, 3, 2)),
-                     Sample(Arg(1, 2, 3), Arg(2, 3, 2))],
-            complex=True)  # fmt: skip
+MATMUL = Op(
+    "matmul",
+    lambda xp, x, y: xp.matmul(x, y),
+    kind=MULTILINEAR,
+    weight=20.0,
+    x=_matmul_x,
+    y=_matmul_y,
+    samples=[
+        Sample(Arg(2, 3), Arg(3, 2)),
+        Sample(Arg(3), Arg(3)),
+        Sample(Arg(2, 3), Arg(3)),
+        Sample(Arg(3), Arg(3, 2)),
+        Sample(Arg(2, 2, 3), Arg(3, 2)),
+        Sample(Arg(2, 3), Arg(2, 3, 2)),
+        Sample(Arg(2, 1, 2, 3), Arg(3, 3, 2)),
+        Sample(Arg(2, 2, 3), Arg(3)),
+        Sample(Arg(3), Arg(2, 3, 2)),
+        Sample(Arg(2, 0, 3), Arg(3, 2)),
+        Sample(Arg(2, 2, 0), Arg(0, 3)),
+        Sample(Arg(2, 2, 3), Arg(2, 3, 2)),
+        Sample(Arg(1, 2, 3), Arg(2, 3, 2)),
+    ],
+    complex=True,
+)
 
 
 # -- sums of a tensor and a product ------------------------------------------------------------------------------------
@@ -345,8 +393,9 @@ def _add_product(op: Op, input: Any, x: Any, y: Any, beta: Any, alpha: Any, shap
     return result if out is None else into(op.name, out, result)
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
-          out: Tensor | None = None) -> Tensor:  # fmt: skip
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta C + alpha X Y for matrices, with C broadcast to the product.
 
     - `input` (Tensor): C, in a shape that broadcasts to (n, p); not read when beta is 0
@@ -375,17 +424,26 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *old: Any, beta: Any = 1, a
     return _add_product(ADDMM, input, mat1, mat2, beta, alpha, (a[0], b[1]), out)
 
 
-ADDMM = Op("addmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha), weight=20.0,
-           c=lambda xp, g, beta: scaled(g, beta),
-           x=lambda xp, g, y, alpha: scaled(xp.mm(g, y.conj().T), alpha),
-           y=lambda xp, g, x, alpha: scaled(xp.mm(x.conj().T, g), alpha),
-           samples=[Sample(Arg(3, 2), Arg(3, 4), Arg(4, 2)), Sample(Arg(2), Arg(3, 4), Arg(4, 2), beta=0.5, alpha=-2.0),
-                    Sample(Arg(), Arg(3, 0), Arg(0, 2)),
-                    Sample(Arg(3, 1), Arg(3, 4), Arg(4, 2), beta=0)], complex=True)  # fmt: skip
+ADDMM = Op(
+    "addmm",
+    lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha),
+    weight=20.0,
+    c=lambda xp, g, beta: scaled(g, beta),
+    x=lambda xp, g, y, alpha: scaled(xp.mm(g, y.conj().T), alpha),
+    y=lambda xp, g, x, alpha: scaled(xp.mm(x.conj().T, g), alpha),
+    samples=[
+        Sample(Arg(3, 2), Arg(3, 4), Arg(4, 2)),
+        Sample(Arg(2), Arg(3, 4), Arg(4, 2), beta=0.5, alpha=-2.0),
+        Sample(Arg(), Arg(3, 0), Arg(0, 2)),
+        Sample(Arg(3, 1), Arg(3, 4), Arg(4, 2), beta=0),
+    ],
+    complex=True,
+)
 
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
-          out: Tensor | None = None) -> Tensor:  # fmt: skip
+def addmv(
+    input: Tensor, mat: Tensor, vec: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta c + alpha X v for a matrix X and a vector v.
 
     - `input` (Tensor): c, (n), or one element; not read when beta is 0
@@ -412,16 +470,25 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *old: Any, beta: Any = 1, alp
     return _add_product(ADDMV, input, mat, vec, beta, alpha, mat._data.shape[:1], out)
 
 
-ADDMV = Op("addmv", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha), weight=2.0,
-           c=lambda xp, g, beta: scaled(g, beta),
-           x=lambda xp, g, y, alpha: scaled(xp.outer(g, y.conj()), alpha),
-           y=lambda xp, g, x, alpha: scaled(xp.mv(x.conj().T, g), alpha),
-           samples=[Sample(Arg(3), Arg(3, 4), Arg(4)), Sample(Arg(1), Arg(3, 4), Arg(4), beta=0.5, alpha=-2.0),
-                    Sample(Arg(3), Arg(3, 0), Arg(0))], complex=True)  # fmt: skip
+ADDMV = Op(
+    "addmv",
+    lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha),
+    weight=2.0,
+    c=lambda xp, g, beta: scaled(g, beta),
+    x=lambda xp, g, y, alpha: scaled(xp.outer(g, y.conj()), alpha),
+    y=lambda xp, g, x, alpha: scaled(xp.mv(x.conj().T, g), alpha),
+    samples=[
+        Sample(Arg(3), Arg(3, 4), Arg(4)),
+        Sample(Arg(1), Arg(3, 4), Arg(4), beta=0.5, alpha=-2.0),
+        Sample(Arg(3), Arg(3, 0), Arg(0)),
+    ],
+    complex=True,
+)
 
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
-            out: Tensor | None = None) -> Tensor:  # fmt: skip
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta C + alpha X Y for batches of matrices.
 
     - `input` (Tensor): C, in a shape that broadcasts to (b, n, p); not read when beta is 0
@@ -450,17 +517,25 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any 
     return _add_product(BADDBMM, input, batch1, batch2, beta, alpha, (a[0], a[1], b[2]), out)
 
 
-BADDBMM = Op("baddbmm", lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha), weight=20.0,
-             c=lambda xp, g, beta: scaled(g, beta),
-             x=lambda xp, g, y, alpha: scaled(xp.matmul(g, adjoint(y)), alpha),
-             y=lambda xp, g, x, alpha: scaled(xp.matmul(adjoint(x), g), alpha),
-             samples=[Sample(Arg(2, 3, 2), Arg(2, 3, 4), Arg(2, 4, 2)),
-                      Sample(Arg(3, 1), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
-                      Sample(Arg(), Arg(2, 3, 0), Arg(2, 0, 2))], complex=True)  # fmt: skip
+BADDBMM = Op(
+    "baddbmm",
+    lambda xp, c, x, y, /, beta, alpha: xp.addmm(c, x, y, beta, alpha),
+    weight=20.0,
+    c=lambda xp, g, beta: scaled(g, beta),
+    x=lambda xp, g, y, alpha: scaled(xp.matmul(g, adjoint(y)), alpha),
+    y=lambda xp, g, x, alpha: scaled(xp.matmul(adjoint(x), g), alpha),
+    samples=[
+        Sample(Arg(2, 3, 2), Arg(2, 3, 4), Arg(2, 4, 2)),
+        Sample(Arg(3, 1), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
+        Sample(Arg(), Arg(2, 3, 0), Arg(2, 0, 2)),
+    ],
+    complex=True,
+)
 
 
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
-           out: Tensor | None = None) -> Tensor:  # fmt: skip
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta C + alpha Σ XᵢYᵢ, the sum of the products of two batches of matrices.
 
     - `input` (Tensor): C, in a shape that broadcasts to (n, p); not read when beta is 0
@@ -490,13 +565,20 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: Any =
     return _add_product(ADDMM, input, x, batch2.reshape(n * inner, columns), beta, alpha, (rows, columns), out)
 
 
-declare("addbmm", [Sample(Arg(3, 2), Arg(2, 3, 4), Arg(2, 4, 2)),
-                   Sample(Arg(2), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
-                   Sample(Arg(2), Arg(0, 3, 4), Arg(0, 4, 2))], complex=True)  # fmt: skip
+declare(
+    "addbmm",
+    [
+        Sample(Arg(3, 2), Arg(2, 3, 4), Arg(2, 4, 2)),
+        Sample(Arg(2), Arg(2, 3, 4), Arg(2, 4, 2), beta=0.5, alpha=-2.0),
+        Sample(Arg(2), Arg(0, 3, 4), Arg(0, 4, 2)),
+    ],
+    complex=True,
+)
 
 
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1,
-         out: Tensor | None = None) -> Tensor:  # fmt: skip
+def addr(
+    input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Any = 1, alpha: Any = 1, out: Tensor | None = None
+) -> Tensor:
     """beta C + alpha x yᵀ, with the outer product of two vectors; dtypes are promoted.
 
     - `input` (Tensor): C, in a shape that broadcasts to (n, m); not read when beta is 0
@@ -533,8 +615,15 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: Any = 1, al
     return result if out is None else into("addr", out, result)
 
 
-declare("addr", [Sample(Arg(3, 2), Arg(3), Arg(2)), Sample(Arg(2), Arg(3), Arg(2), beta=0.5, alpha=-2.0),
-                 Sample(Arg(3, 2), Arg(3), Arg(2), beta=0)], complex=True)  # fmt: skip
+declare(
+    "addr",
+    [
+        Sample(Arg(3, 2), Arg(3), Arg(2)),
+        Sample(Arg(2), Arg(3), Arg(2), beta=0.5, alpha=-2.0),
+        Sample(Arg(3, 2), Arg(3), Arg(2), beta=0),
+    ],
+    complex=True,
+)
 
 
 # -- linear maps -------------------------------------------------------------------------------------------------------
@@ -598,20 +687,35 @@ def _flat(x: Any) -> Any:
     return x.reshape((rows, x.shape[-1]))
 
 
-LINEAR = Op("linear", lambda xp, x, w, b: xp.linear(x, w, b), weight=20.0,
-            x=lambda xp, g, w: xp.matmul(g, w.conj()),
-            w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
-            b=lambda xp, g: xp.leading_sum(g),
-            path="nn.functional.linear",
-            samples=[Sample(Arg(3, 4), Arg(2, 4), Arg(2)), Sample(Arg(4), Arg(2, 4), Arg(2)),
-                     Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),
-                     Sample(Arg(3, 4), Arg(2, 4)), Sample(Arg(3, 4), Arg(4)), Sample(Arg(0, 4), Arg(2, 4), Arg(2)),
-                     Sample(Arg(2, 0), Arg(3, 0), Arg(3)),
-                     Sample(Arg(2, 1, 2, 3), Arg(2, 3))], complex=True)  # fmt: skip
+LINEAR = Op(
+    "linear",
+    lambda xp, x, w, b: xp.linear(x, w, b),
+    weight=20.0,
+    x=lambda xp, g, w: xp.matmul(g, w.conj()),
+    w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
+    b=lambda xp, g: xp.leading_sum(g),
+    path="nn.functional.linear",
+    samples=[
+        Sample(Arg(3, 4), Arg(2, 4), Arg(2)),
+        Sample(Arg(4), Arg(2, 4), Arg(2)),
+        Sample(Arg(2, 3, 4), Arg(2, 4), Arg(2)),
+        Sample(Arg(3, 4), Arg(2, 4)),
+        Sample(Arg(3, 4), Arg(4)),
+        Sample(Arg(0, 4), Arg(2, 4), Arg(2)),
+        Sample(Arg(2, 0), Arg(3, 0), Arg(3)),
+        Sample(Arg(2, 1, 2, 3), Arg(2, 3)),
+    ],
+    complex=True,
+)
 
-MAP = Op("linear_map", lambda xp, x, w: xp.linear(x, w), kind=MULTILINEAR, weight=20.0,
-         x=lambda xp, g, w: xp.matmul(g, w.conj()),
-         w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()))  # fmt: skip
+MAP = Op(
+    "linear_map",
+    lambda xp, x, w: xp.linear(x, w),
+    kind=MULTILINEAR,
+    weight=20.0,
+    x=lambda xp, g, w: xp.matmul(g, w.conj()),
+    w=lambda xp, g, x: xp.mm(_flat(g).T, _flat(x).conj()),
+)
 
 
 # -- chains and powers -------------------------------------------------------------------------------------------------
@@ -677,9 +781,16 @@ def _multiply(chain: list, splits: dict[tuple, int], i: int, j: int) -> Any:
     return mm(_multiply(chain, splits, i, k), _multiply(chain, splits, k + 1, j))
 
 
-declare("linalg.multi_dot", [Sample([Arg(2, 3), Arg(3, 4), Arg(4, 1)]), Sample([Arg(3), Arg(3, 2), Arg(2)]),
-                             Sample([Arg(2, 3), Arg(3)]),
-                             Sample([Arg(0, 2), Arg(2, 3), Arg(3, 2)])], complex=True)  # fmt: skip
+declare(
+    "linalg.multi_dot",
+    [
+        Sample([Arg(2, 3), Arg(3, 4), Arg(4, 1)]),
+        Sample([Arg(3), Arg(3, 2), Arg(2)]),
+        Sample([Arg(2, 3), Arg(3)]),
+        Sample([Arg(0, 2), Arg(2, 3), Arg(3, 2)]),
+    ],
+    complex=True,
+)
 
 
 def chain_matmul(*matrices: Tensor, out: Tensor | None = None) -> Tensor:
@@ -720,9 +831,16 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, out: Tensor | None = None) ->
     return result if out is None else into("linalg.vecdot", out, result)
 
 
-declare("linalg.vecdot", [Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(3)), Sample(Arg(2, 3), Arg(2, 1), dim=0),
-                          Sample(Arg(2, 0), Arg(2, 0))],
-        complex=True)  # fmt: skip
+declare(
+    "linalg.vecdot",
+    [
+        Sample(Arg(3), Arg(3)),
+        Sample(Arg(2, 3), Arg(3)),
+        Sample(Arg(2, 3), Arg(2, 1), dim=0),
+        Sample(Arg(2, 0), Arg(2, 0)),
+    ],
+    complex=True,
+)
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -780,12 +898,20 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Tensor | N
     return result if out is None else into("linalg.cross", out, result)
 
 
-CROSS = Op("linalg.cross", lambda xp, x, y, /, dim: xp.cross(x, y, dim), kind=MULTILINEAR,
-           x=lambda xp, g, y, dim: xp.cross(y.conj(), g, dim),
-           y=lambda xp, g, x, dim: xp.cross(g, x.conj(), dim),
-           samples=[Sample(Arg(3), Arg(3)), Sample(Arg(2, 3), Arg(1, 3)), Sample(Arg(3, 2), Arg(3, 2), dim=0),
-                    Sample(Arg(0, 3), Arg(0, 3))],
-           complex=True)  # fmt: skip
+CROSS = Op(
+    "linalg.cross",
+    lambda xp, x, y, /, dim: xp.cross(x, y, dim),
+    kind=MULTILINEAR,
+    x=lambda xp, g, y, dim: xp.cross(y.conj(), g, dim),
+    y=lambda xp, g, x, dim: xp.cross(g, x.conj(), dim),
+    samples=[
+        Sample(Arg(3), Arg(3)),
+        Sample(Arg(2, 3), Arg(1, 3)),
+        Sample(Arg(3, 2), Arg(3, 2), dim=0),
+        Sample(Arg(0, 3), Arg(0, 3)),
+    ],
+    complex=True,
+)
 declare("cross", [Sample(Arg(2, 3), Arg(2, 3), 1), Sample(Arg(3, 1, 2), Arg(3, 2, 1), 0)], complex=True)
 
 

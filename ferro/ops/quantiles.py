@@ -26,8 +26,16 @@ ROUNDINGS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
 @in_full_precision
-def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
-             out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
+def quantile(
+    input: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+    out: Tensor | None = None,
+    **names: Any,
+) -> Tensor:
     """The q-quantiles along `dim` (of all by default): the element of rank q (n - 1), between two by `interpolation`.
 
     A one-dimensional `q` adds a first dimension to the result.  nan where an element is nan.
@@ -53,8 +61,16 @@ def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = Fals
 
 
 @in_full_precision
-def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear",
-                out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
+def nanquantile(
+    input: Tensor,
+    q: Any,
+    dim: int | None = None,
+    keepdim: bool = False,
+    *,
+    interpolation: str = "linear",
+    out: Tensor | None = None,
+    **names: Any,
+) -> Tensor:
     """The :func:`quantile` of the elements that are not nan; nan if all are.
 
     - `input` (Tensor): any shape, float32 or float64
@@ -162,10 +178,14 @@ def _between(fn: Any, ordered: Any, ranks: Any, interpolation: str) -> Any:
     return fn.lerp(low, high, 0.5 if interpolation == "midpoint" else ranks - wrap(below))
 
 
-_QUANTILES = [Sample(distinct(5), 0.3), Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), 1),
-              Sample(distinct(3, 4), 0.25, 0, True),
-              Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), keepdim=True), Sample(Arg(), 0.5),
-              *[Sample(distinct(6), 0.37, interpolation=name) for name in ROUNDINGS]]  # fmt: skip
+_QUANTILES = [
+    Sample(distinct(5), 0.3),
+    Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), 1),
+    Sample(distinct(3, 4), 0.25, 0, True),
+    Sample(distinct(3, 4), Arg(values=[0.1, 0.5], grad=False), keepdim=True),
+    Sample(Arg(), 0.5),
+    *[Sample(distinct(6), 0.37, interpolation=name) for name in ROUNDINGS],
+]
 declare("quantile", _QUANTILES)
 declare("nanquantile", [*_QUANTILES, Sample(WITH_NAN, 0.6, 1, smooth=False)])
 

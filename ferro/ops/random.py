@@ -47,8 +47,17 @@ def _drawn(
     return result_or_out(name, data, out, requires_grad, device)
 
 
-def rand(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-         requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def rand(
+    *shape: Any,
+    size: Any = None,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Uniform random numbers from [0, 1).
 
     - `*shape` (ints): the sizes, or one tuple of them
@@ -75,8 +84,17 @@ def rand(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, 
     return _drawn("rand", "uniform", with_size("rand", shape, size), generator, out, dtype, requires_grad, device)
 
 
-def randn(*shape: Any, size: Any = None, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-          requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def randn(
+    *shape: Any,
+    size: Any = None,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Random numbers from the standard normal distribution.
 
     - `*shape` (ints): the sizes, or one tuple of them
@@ -101,8 +119,19 @@ def randn(*shape: Any, size: Any = None, generator: Any = None, out: Any = None,
     return _drawn("randn", "normal", with_size("randn", shape, size), generator, out, dtype, requires_grad, device)
 
 
-def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None,
-            layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def randint(
+    low: Any = None,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """Random integers from [low, high): `randint(low, high, size)`, or `randint(high, size)` from 0.
 
     - `low` (int, default None): the least
@@ -138,8 +167,17 @@ def randint(low: Any = None, high: Any = None, size: Any = None, *, generator: A
     return result_or_out("randint", data, out, requires_grad, device)
 
 
-def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-             requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def randperm(
+    n: int,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """The numbers 0 to n - 1 in random order.
 
     - `n` (int): how many
@@ -172,8 +210,10 @@ def randperm(n: int, *, generator: Any = None, out: Any = None, dtype: Any = Non
     if d.kind in "iu":
         dtypes.check_number("randperm", max(n - 1, 0), d)
     elif n - 1 > (most := round(2 / dtypes.finfo(asked).eps)):
-        raise RuntimeError(f"randperm: n cannot be greater than {most + 1} for {dtypes.type_name(asked)} type. {n} was given: not all "
-                           f"of its numbers are exact in {asked}")  # fmt: skip
+        raise RuntimeError(
+            f"randperm: n cannot be greater than {most + 1} for {dtypes.type_name(asked)} type. {n} was given: not all "
+            f"of its numbers are exact in {asked}"
+        )
     data = stream_of(generator).permutation(n).astype(d)
     return result_or_out("randperm", data, out, requires_grad, device)
 
@@ -189,8 +229,18 @@ def in_memory_order(like: Any, make: Any) -> Any:
     return make(tuple([like.shape[k] for k in order]), order).transpose(np.argsort(order))
 
 
-def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any = None, out: Any = None, dtype: Any = None, device: Any = None,
-           requires_grad: bool = False, **ignored: Any) -> Tensor:  # fmt: skip
+def normal(
+    mean: Any = 0.0,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: Any = None,
+    out: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    **ignored: Any,
+) -> Tensor:
     """Normal random numbers with given means and standard deviations.
 
     - `mean`, `std` (Tensor or float, default 0.0 and 1.0): one for each number, with broadcasting; their gradients are zero
@@ -244,8 +294,13 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, *, generator: Any 
     return result_of(NORMAL, tuple([t.to(dtypes.FROM_NUMPY[d]) for t in given]), result)
 
 
-NORMAL = Op("normal", lambda xp, mean, std, /, drawn: drawn, kind=ELEMENTWISE, mean=lambda xp, g: xp.zeros_like(g),
-            std=lambda xp, g: xp.zeros_like(g))  # fmt: skip
+NORMAL = Op(
+    "normal",
+    lambda xp, mean, std, /, drawn: drawn,
+    kind=ELEMENTWISE,
+    mean=lambda xp, g: xp.zeros_like(g),
+    std=lambda xp, g: xp.zeros_like(g),
+)
 
 
 def result_of(op: Op, inputs: tuple, drawn: Any) -> Any:

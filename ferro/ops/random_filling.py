@@ -67,8 +67,10 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
     if low > to:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low} > to={to}")
     if d.is_floating_point and to - low > most:
-        raise RuntimeError(f"uniform_ expects to-from <= std::numeric_limits<{dtypes.type_name(d)}>::max(), but found to={to:g} and "
-                           f"from={low:g} which result in to-from to exceed the limit")  # fmt: skip
+        raise RuntimeError(
+            f"uniform_ expects to-from <= std::numeric_limits<{dtypes.type_name(d)}>::max(), but found to={to:g} and "
+            f"from={low:g} which result in to-from to exceed the limit"
+        )
     check_continuous("uniform", self._data.dtype)
     return _fill(self, "uniform_", lambda shape, _: stream_of(generator).uniform(shape, self._data.dtype, low, to))
 
@@ -122,8 +124,10 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Ten
 def _refuse_continuous(name: str, d: dtypes.dtype) -> None:
     """RuntimeError for a dtype that cannot hold the numbers of a continuous distribution."""
     if not d.is_floating_point:
-        raise RuntimeError(f"{name} distribution is a continuous probability distribution. dtype must be a floating point but you "
-                           f"specified {dtypes.type_name(d)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name} distribution is a continuous probability distribution. dtype must be a floating point but you "
+            f"specified {dtypes.type_name(d)}"
+        )
 
 
 def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: Any = None) -> Tensor:

@@ -30,8 +30,16 @@ def _like(
     return finish(name, data if plain_order else moved(data, target.strides), requires_grad, device)
 
 
-def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-              memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
+def rand_like(
+    input: Tensor,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    **ignored: Any,
+) -> Tensor:
     """Uniform random numbers from [0, 1) in the shape of a tensor.
 
     - `input` (Tensor): has the shape
@@ -58,8 +66,16 @@ def rand_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device
     return _like("rand_like", input, dtype, device, requires_grad, memory_format, make)
 
 
-def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-               memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
+def randn_like(
+    input: Tensor,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    **ignored: Any,
+) -> Tensor:
     """Standard normal random numbers in the shape of a tensor.
 
     - `input` (Tensor): has the shape
@@ -86,8 +102,18 @@ def randn_like(input: Tensor, *, generator: Any = None, dtype: Any = None, devic
     return _like("randn_like", input, dtype, device, requires_grad, memory_format, make)
 
 
-def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, generator: Any = None, dtype: Any = None, device: Any = None,
-                 requires_grad: bool = False, memory_format: Any = None, **ignored: Any) -> Tensor:  # fmt: skip
+def randint_like(
+    input: Tensor,
+    low: Any = 0,
+    high: Any = None,
+    *,
+    generator: Any = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+    **ignored: Any,
+) -> Tensor:
     """Random integers from [low, high) in the shape of a tensor: `randint_like(input, high)` counts from 0.
 
     - `input` (Tensor): has the shape
@@ -112,5 +138,12 @@ def randint_like(input: Tensor, low: Any = 0, high: Any = None, *, generator: An
     if high is None:
         low, high = 0, low
     low, high = whole_bounds("randint_like", low, high, input._data.dtype if dtype is None else dtypes.to_numpy(dtype))
-    return _like("randint_like", input, dtype, device, requires_grad, memory_format,
-                 lambda shape, d, _: stream_of(generator).integers(shape, d, low, high))  # fmt: skip
+    return _like(
+        "randint_like",
+        input,
+        dtype,
+        device,
+        requires_grad,
+        memory_format,
+        lambda shape, d, _: stream_of(generator).integers(shape, d, low, high),
+    )

@@ -120,44 +120,107 @@ def _vjp(mode: str, g: tuple, x: Any, state: tuple, weights: tuple, sizes: Any, 
     return vjp_of(run, (x, *state, *weights), g, needs)
 
 
-def lstm_steps_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, w_hr: Any, out: Any,
-                   gates: Any, cells: Any, hidden: Any, sizes: Any, backwards: bool, needs: tuple) -> tuple:  # fmt: skip
+def lstm_steps_vjp(
+    g: tuple,
+    x: Any,
+    h: Any,
+    c: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    w_hr: Any,
+    out: Any,
+    gates: Any,
+    cells: Any,
+    hidden: Any,
+    sizes: Any,
+    backwards: bool,
+    needs: tuple,
+) -> tuple:
     """The backward of all steps of an LSTM, on Tensors."""
     return _vjp("LSTM", g, x, (h, c), (w_ih, w_hh, b_ih, b_hh, w_hr), sizes, backwards, needs)
 
 
-LSTM = Op("lstm_steps", lambda xp, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, /, sizes, backwards: xp.lstm_steps(
-              x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, backwards),
-          vjp=lambda xp, g, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, gates, cells, hidden, sizes, backwards, needs:
-              xp.lstm_steps_vjp(g, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, gates, cells, hidden, sizes, backwards, needs),
-          diff=("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr"), outputs=("out", "hn", "cn"),
-          aux=("gates", "cells", "hidden"), weight=20.0)  # fmt: skip
+LSTM = Op(
+    "lstm_steps",
+    lambda xp, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, /, sizes, backwards: xp.lstm_steps(
+        x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, sizes, backwards
+    ),
+    vjp=lambda xp, g, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, gates, cells, hidden, sizes, backwards, needs: (
+        xp.lstm_steps_vjp(g, x, h, c, w_ih, w_hh, b_ih, b_hh, w_hr, out, gates, cells, hidden, sizes, backwards, needs)
+    ),
+    diff=("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh", "w_hr"),
+    outputs=("out", "hn", "cn"),
+    aux=("gates", "cells", "hidden"),
+    weight=20.0,
+)
 
 
-def gru_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, out: Any, gates: Any, inner: Any,
-                  sizes: Any, backwards: bool, needs: tuple) -> tuple:  # fmt: skip
+def gru_steps_vjp(
+    g: tuple,
+    x: Any,
+    h: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    out: Any,
+    gates: Any,
+    inner: Any,
+    sizes: Any,
+    backwards: bool,
+    needs: tuple,
+) -> tuple:
     """The backward of all steps of a GRU, on Tensors."""
     return _vjp("GRU", g, x, (h,), (w_ih, w_hh, b_ih, b_hh), sizes, backwards, needs)
 
 
-GRU = Op("gru_steps", lambda xp, x, h, w_ih, w_hh, b_ih, b_hh, /, sizes, backwards: xp.gru_steps(
-             x, h, w_ih, w_hh, b_ih, b_hh, sizes, backwards),
-         vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, out, gates, inner, sizes, backwards, needs:
-             xp.gru_steps_vjp(g, x, h, w_ih, w_hh, b_ih, b_hh, out, gates, inner, sizes, backwards, needs),
-         diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"), outputs=("out", "hn"), aux=("gates", "inner"), weight=15.0)  # fmt: skip
+GRU = Op(
+    "gru_steps",
+    lambda xp, x, h, w_ih, w_hh, b_ih, b_hh, /, sizes, backwards: xp.gru_steps(
+        x, h, w_ih, w_hh, b_ih, b_hh, sizes, backwards
+    ),
+    vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, out, gates, inner, sizes, backwards, needs: xp.gru_steps_vjp(
+        g, x, h, w_ih, w_hh, b_ih, b_hh, out, gates, inner, sizes, backwards, needs
+    ),
+    diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"),
+    outputs=("out", "hn"),
+    aux=("gates", "inner"),
+    weight=15.0,
+)
 
 
-def rnn_steps_vjp(g: tuple, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, out: Any, mode: str, sizes: Any,
-                  backwards: bool, needs: tuple) -> tuple:  # fmt: skip
+def rnn_steps_vjp(
+    g: tuple,
+    x: Any,
+    h: Any,
+    w_ih: Any,
+    w_hh: Any,
+    b_ih: Any,
+    b_hh: Any,
+    out: Any,
+    mode: str,
+    sizes: Any,
+    backwards: bool,
+    needs: tuple,
+) -> tuple:
     """The backward of all steps of a plain network, on Tensors."""
     return _vjp(mode, g, x, (h,), (w_ih, w_hh, b_ih, b_hh), sizes, backwards, needs)
 
 
-RNN = Op("rnn_steps", lambda xp, x, h, w_ih, w_hh, b_ih, b_hh, /, mode, sizes, backwards: xp.rnn_steps(
-             x, h, w_ih, w_hh, b_ih, b_hh, mode, sizes, backwards),
-         vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, out, mode, sizes, backwards, needs:
-             xp.rnn_steps_vjp(g, x, h, w_ih, w_hh, b_ih, b_hh, out, mode, sizes, backwards, needs),
-         diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"), outputs=("out", "hn"), weight=10.0)  # fmt: skip
+RNN = Op(
+    "rnn_steps",
+    lambda xp, x, h, w_ih, w_hh, b_ih, b_hh, /, mode, sizes, backwards: xp.rnn_steps(
+        x, h, w_ih, w_hh, b_ih, b_hh, mode, sizes, backwards
+    ),
+    vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, out, mode, sizes, backwards, needs: xp.rnn_steps_vjp(
+        g, x, h, w_ih, w_hh, b_ih, b_hh, out, mode, sizes, backwards, needs
+    ),
+    diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"),
+    outputs=("out", "hn"),
+    weight=10.0,
+)
 
 
 _REAL = dtypes.INEXACT - dtypes.COMPLEX
@@ -202,8 +265,16 @@ def _direction(mode: str, x: Any, state: tuple, weights: tuple, sizes: Sequence[
 # -- whole sequences ---------------------------------------------------------------------------------------------------
 
 
-def layers(mode: str, x: Tensor, sizes: Sequence[int] | None, states: tuple | None, weights: Sequence[Sequence], biased: bool,
-           dropout: float, bidirectional: bool) -> tuple[Any, tuple]:  # fmt: skip
+def layers(
+    mode: str,
+    x: Tensor,
+    sizes: Sequence[int] | None,
+    states: tuple | None,
+    weights: Sequence[Sequence],
+    biased: bool,
+    dropout: float,
+    bidirectional: bool,
+) -> tuple[Any, tuple]:
     """All layers over x of shape (L, N, I), or over packed x whose step t has the first sizes[t] sequences.
 
     states: each (layers * directions, N, size), None for zeros; weights: of each direction of each layer w_ih, w_hh, b_ih
@@ -287,8 +358,17 @@ def _run(name: str, mode: str, arguments: tuple) -> tuple:
     return (out.transpose(0, 1) if batch_first else out, *last)
 
 
-def rnn_tanh(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
-             bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
+def rnn_tanh(
+    input: Any,
+    hx: Any,
+    params: Any,
+    has_biases: Any,
+    num_layers: Any,
+    dropout: Any,
+    train: Any,
+    bidirectional: Any,
+    batch_first: Any,
+) -> tuple:
     """h_t = tanh(W x_t + b + U h_{t-1} + c) over sequences: (the outputs of the last layer, the last states).
 
     - `input` (Tensor): x, (L, N, I), or (N, L, I) with `batch_first`; of packed sequences (data) with `batch_sizes` as
@@ -318,8 +398,17 @@ def rnn_tanh(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any,
     )
 
 
-def rnn_relu(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
-             bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
+def rnn_relu(
+    input: Any,
+    hx: Any,
+    params: Any,
+    has_biases: Any,
+    num_layers: Any,
+    dropout: Any,
+    train: Any,
+    bidirectional: Any,
+    batch_first: Any,
+) -> tuple:
     """h_t = relu(W x_t + b + U h_{t-1} + c) over sequences: (the outputs of the last layer, the last states).
 
     - `input` (Tensor): x, (L, N, I), or (N, L, I) with `batch_first`; of packed sequences (data) with `batch_sizes` as
@@ -349,8 +438,17 @@ def rnn_relu(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any,
     )
 
 
-def gru(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
-        bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
+def gru(
+    input: Any,
+    hx: Any,
+    params: Any,
+    has_biases: Any,
+    num_layers: Any,
+    dropout: Any,
+    train: Any,
+    bidirectional: Any,
+    batch_first: Any,
+) -> tuple:
     """The gated recurrent unit over sequences: (the outputs of the last layer, the last states).
 
     - `input` (Tensor): x, (L, N, I), or (N, L, I) with `batch_first`; of packed sequences (data) with `batch_sizes` as
@@ -379,8 +477,17 @@ def gru(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, drop
     return _run("gru", "GRU", (input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first))
 
 
-def lstm(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dropout: Any, train: Any,
-         bidirectional: Any, batch_first: Any) -> tuple:  # fmt: skip
+def lstm(
+    input: Any,
+    hx: Any,
+    params: Any,
+    has_biases: Any,
+    num_layers: Any,
+    dropout: Any,
+    train: Any,
+    bidirectional: Any,
+    batch_first: Any,
+) -> tuple:
     """The long short-term memory over sequences: (the outputs of the last layer, the last hidden state, the last cell).
 
     - `input` (Tensor): x, (L, N, I), or (N, L, I) with `batch_first`; of packed sequences (data) with `batch_sizes` as
@@ -413,8 +520,9 @@ def lstm(input: Any, hx: Any, params: Any, has_biases: Any, num_layers: Any, dro
 # -- cells -------------------------------------------------------------------------------------------------------------
 
 
-def lstm_one_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, cell: Any, gates: Any,
-                 needs: tuple) -> tuple:  # fmt: skip
+def lstm_one_vjp(
+    g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, cell: Any, gates: Any, needs: tuple
+) -> tuple:
     """The backward of one step of an LSTM, on Tensors."""
 
     def run(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple:
@@ -423,8 +531,9 @@ def lstm_one_vjp(g: tuple, x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: A
     return vjp_of(run, (x, h, c, w_ih, w_hh, b_ih, b_hh), g, needs)
 
 
-def gru_one_vjp(g: Any, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, gates: Any, inner: Any,
-                needs: tuple) -> tuple:  # fmt: skip
+def gru_one_vjp(
+    g: Any, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any, gates: Any, inner: Any, needs: tuple
+) -> tuple:
     """The backward of one step of a GRU, on Tensors."""
 
     def run(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple:
@@ -434,15 +543,28 @@ def gru_one_vjp(g: Any, x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: A
 
 
 _CELLS = {
-    "LSTM": Op("lstm_one", lambda xp, x, h, c, w_ih, w_hh, b_ih, b_hh: xp.lstm_one(x, h, c, w_ih, w_hh, b_ih, b_hh),
-               vjp=lambda xp, g, x, h, c, w_ih, w_hh, b_ih, b_hh, cell, gates, needs: xp.lstm_one_vjp(
-                   g, x, h, c, w_ih, w_hh, b_ih, b_hh, cell, gates, needs),
-               diff=("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh"), outputs=("new", "cell"), aux=("gates",), weight=20.0),
-    "GRU": Op("gru_one", lambda xp, x, h, w_ih, w_hh, b_ih, b_hh: xp.gru_one(x, h, w_ih, w_hh, b_ih, b_hh),
-              vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, gates, inner, needs: xp.gru_one_vjp(
-                  g, x, h, w_ih, w_hh, b_ih, b_hh, gates, inner, needs),
-              diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"), aux=("gates", "inner"), weight=15.0),
-}  # fmt: skip
+    "LSTM": Op(
+        "lstm_one",
+        lambda xp, x, h, c, w_ih, w_hh, b_ih, b_hh: xp.lstm_one(x, h, c, w_ih, w_hh, b_ih, b_hh),
+        vjp=lambda xp, g, x, h, c, w_ih, w_hh, b_ih, b_hh, cell, gates, needs: xp.lstm_one_vjp(
+            g, x, h, c, w_ih, w_hh, b_ih, b_hh, cell, gates, needs
+        ),
+        diff=("x", "h", "c", "w_ih", "w_hh", "b_ih", "b_hh"),
+        outputs=("new", "cell"),
+        aux=("gates",),
+        weight=20.0,
+    ),
+    "GRU": Op(
+        "gru_one",
+        lambda xp, x, h, w_ih, w_hh, b_ih, b_hh: xp.gru_one(x, h, w_ih, w_hh, b_ih, b_hh),
+        vjp=lambda xp, g, x, h, w_ih, w_hh, b_ih, b_hh, gates, inner, needs: xp.gru_one_vjp(
+            g, x, h, w_ih, w_hh, b_ih, b_hh, gates, inner, needs
+        ),
+        diff=("x", "h", "w_ih", "w_hh", "b_ih", "b_hh"),
+        aux=("gates", "inner"),
+        weight=15.0,
+    ),
+}
 
 
 def cell(name: str, mode: str, input: Any, state: tuple | None, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> tuple:
@@ -503,8 +625,9 @@ def _check(name: str, mode: str, input: Any, state: tuple, w_ih: Any, w_hh: Any)
     return shape
 
 
-def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
-                  b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
+def rnn_tanh_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
     """One step of `rnn_tanh`: the new states, (N, H).
 
     - `input` (Tensor): x, (N, I) or (I)
@@ -524,8 +647,9 @@ def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: T
     return cell("rnn_tanh_cell", "RNN_TANH", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
 
-def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
-                  b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
+def rnn_relu_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
     """One step of `rnn_relu`: the new states, (N, H).
 
     - `input` (Tensor): x, (N, I) or (I)
@@ -545,8 +669,9 @@ def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: T
     return cell("rnn_relu_cell", "RNN_RELU", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
 
-def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
-             b_hh: Tensor | None = None) -> Tensor:  # fmt: skip
+def gru_cell(
+    input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
     """One step of `gru`: the new states, (N, H).
 
     - `input` (Tensor): x, (N, I) or (I)
@@ -566,8 +691,9 @@ def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor
     return cell("gru_cell", "GRU", input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
 
 
-def lstm_cell(input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None,
-              b_hh: Tensor | None = None) -> tuple:  # fmt: skip
+def lstm_cell(
+    input: Tensor, hx: Any, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> tuple:
     """One step of `lstm`: the new states and cells, (N, H) each.
 
     - `input` (Tensor): x, (N, I) or (I)
@@ -597,15 +723,46 @@ def _weights(blocks: int, inputs: int, hidden: int, rows: int, biased: bool = Tr
 
 _packed: Any = Arg(values=[2, 2, 1], dtype="int64")
 for _name, _blocks in (("rnn_tanh", 1), ("gru", 3)):
-    declare(_name, [
-        Sample(Arg(3, 2, 4), Arg(1, 2, 2), _weights(_blocks, 4, 2, 1), True, 1, 0.0, True, False, False),
-        Sample(Arg(2, 3, 4), Arg(2, 2, 2), _weights(_blocks, 4, 2, 2, False), False, 1, 0.0, False, True, True),
-        Sample(Arg(5, 4), _packed, Arg(2, 2, 2), _weights(_blocks, 4, 2, 2), True, 1, 0.0, False, True)])  # fmt: skip
+    declare(
+        _name,
+        [
+            Sample(Arg(3, 2, 4), Arg(1, 2, 2), _weights(_blocks, 4, 2, 1), True, 1, 0.0, True, False, False),
+            Sample(Arg(2, 3, 4), Arg(2, 2, 2), _weights(_blocks, 4, 2, 2, False), False, 1, 0.0, False, True, True),
+            Sample(Arg(5, 4), _packed, Arg(2, 2, 2), _weights(_blocks, 4, 2, 2), True, 1, 0.0, False, True),
+        ],
+    )
     declare(f"{_name}_cell", [Sample(Arg(3, 4), Arg(3, 2), *_weights(_blocks, 4, 2, 1))])
-declare("rnn_relu", [Sample(Arg(3, 2, 4), Arg(2, 2, 2), _weights(1, 4, 2, 1) + _weights(1, 2, 2, 1), True, 2, 0.0, True, False, False)])  # fmt: skip
+declare(
+    "rnn_relu",
+    [Sample(Arg(3, 2, 4), Arg(2, 2, 2), _weights(1, 4, 2, 1) + _weights(1, 2, 2, 1), True, 2, 0.0, True, False, False)],
+)
 declare("rnn_relu_cell", [Sample(Arg(3, 4), Arg(3, 2), *_weights(1, 4, 2, 1))])
-declare("lstm", [
-    Sample(Arg(3, 2, 4), (Arg(2, 2, 2), Arg(2, 2, 2)), _weights(4, 4, 2, 1) + _weights(4, 2, 2, 1), True, 2, 0.0, True, False, False),
-    Sample(Arg(3, 2, 4), (Arg(1, 2, 1), Arg(1, 2, 2)), [Arg(8, 4), Arg(8, 1), Arg(1, 2)], False, 1, 0.0, True, False, False),
-    Sample(Arg(5, 4), _packed, (Arg(2, 2, 2), Arg(2, 2, 2)), _weights(4, 4, 2, 2), True, 1, 0.0, False, True)])  # fmt: skip
+declare(
+    "lstm",
+    [
+        Sample(
+            Arg(3, 2, 4),
+            (Arg(2, 2, 2), Arg(2, 2, 2)),
+            _weights(4, 4, 2, 1) + _weights(4, 2, 2, 1),
+            True,
+            2,
+            0.0,
+            True,
+            False,
+            False,
+        ),
+        Sample(
+            Arg(3, 2, 4),
+            (Arg(1, 2, 1), Arg(1, 2, 2)),
+            [Arg(8, 4), Arg(8, 1), Arg(1, 2)],
+            False,
+            1,
+            0.0,
+            True,
+            False,
+            False,
+        ),
+        Sample(Arg(5, 4), _packed, (Arg(2, 2, 2), Arg(2, 2, 2)), _weights(4, 4, 2, 2), True, 1, 0.0, False, True),
+    ],
+)
 declare("lstm_cell", [Sample(Arg(3, 4), (Arg(3, 2), Arg(3, 2)), *_weights(4, 4, 2, 1))])

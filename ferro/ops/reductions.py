@@ -24,10 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["all", "any", "count_nonzero", "logsumexp", "mean", "nanmean", "nansum", "prod", "std", "std_mean", "sum",
            "var", "var_mean"]  # fmt: skip
 
-REDUCED = [Sample(Arg()), Sample(Arg(3, 4)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, True),
-           Sample(Arg(2, 3, 2), (0, 2)),
-           Sample(Arg(2, 3, 2), (-1, 0), keepdim=True), Sample(Arg(1, 3), 0), Sample(Arg(3, 4), axis=1),
-           Sample(Arg(0, 3), 1)]  # fmt: skip
+REDUCED = [
+    Sample(Arg()),
+    Sample(Arg(3, 4)),
+    Sample(Arg(3, 4), 0),
+    Sample(Arg(3, 4), -1, True),
+    Sample(Arg(2, 3, 2), (0, 2)),
+    Sample(Arg(2, 3, 2), (-1, 0), keepdim=True),
+    Sample(Arg(1, 3), 0),
+    Sample(Arg(3, 4), axis=1),
+    Sample(Arg(0, 3), 1),
+]
 NAN, INF = math.nan, math.inf
 FLOAT32 = dtypes.float32.np  # (looked at first: a look into a set of dtypes takes longer)
 
@@ -86,25 +93,39 @@ def computed_in(name: str, dtype: Any, out: Any) -> Any:
         return dtype
     found = need_tensor(name, "out", out).dtype
     if dtype is not None and (wanted := dtypes.FROM_NUMPY[dtypes.to_numpy(dtype)]) is not found:
-        raise RuntimeError(f"{name}(out=): Expected out tensor to have dtype {dtypes.META_NAMES[wanted]}, but got "
-                           f"{dtypes.META_NAMES[found]} instead: out= is {found}, dtype= {wanted}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}(out=): Expected out tensor to have dtype {dtypes.META_NAMES[wanted]}, but got "
+            f"{dtypes.META_NAMES[found]} instead: out= is {found}, dtype= {wanted}"
+        )
     return found
 
 
 def need_inexact(name: str, x: Any, what: str = "input") -> None:
     """RuntimeError unless the tensor is floating-point or complex."""
     if x._data.dtype not in dtypes.INEXACT:
-        raise RuntimeError(f"{name}: expected a floating point or complex tensor as {what}, got "
-                           f"{dtypes.FROM_NUMPY.get(x._data.dtype, x._data.dtype)}; "
-                           "convert it, e.g. with .float()")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: expected a floating point or complex tensor as {what}, got "
+            f"{dtypes.FROM_NUMPY.get(x._data.dtype, x._data.dtype)}; "
+            "convert it, e.g. with .float()"
+        )
 
 
 # The kernels by which PyTorch's errors call what orders numbers, and those that it refuses with a sentence.
-_KERNELS = {"max": "max_all", "min": "min_all", "amax": "max_values_cpu", "amin": "min_values_cpu", "unique": "unique",
-            "unique_consecutive": "unique"}  # fmt: skip
-_SENTENCES = {"sort": "Sort does not support complex dtypes on CPU", "argsort": "Sort does not support complex dtypes on CPU",
-              "topk": "topk does not support complex dtypes on CPU", "nansum": "nansum on CPU does not support complex inputs",
-              "nanmean": "nansum on CPU does not support complex inputs"}  # fmt: skip
+_KERNELS = {
+    "max": "max_all",
+    "min": "min_all",
+    "amax": "max_values_cpu",
+    "amin": "min_values_cpu",
+    "unique": "unique",
+    "unique_consecutive": "unique",
+}
+_SENTENCES = {
+    "sort": "Sort does not support complex dtypes on CPU",
+    "argsort": "Sort does not support complex dtypes on CPU",
+    "topk": "topk does not support complex dtypes on CPU",
+    "nansum": "nansum on CPU does not support complex inputs",
+    "nanmean": "nansum on CPU does not support complex inputs",
+}
 
 
 def need_real(name: str, x: Any) -> None:
@@ -113,15 +134,18 @@ def need_real(name: str, x: Any) -> None:
         return
     if name in _SENTENCES:
         raise RuntimeError(f"{name}: {_SENTENCES[name]}: complex tensors are not supported (they have no order)")
-    raise NotImplementedError(f"{name}: \"{_KERNELS.get(name, name + '_cpu')}\" not implemented for '{dtypes.type_name(x.dtype)}': complex "
-                              "tensors are not supported (they have no order)")  # fmt: skip
+    raise NotImplementedError(
+        f"{name}: \"{_KERNELS.get(name, name + '_cpu')}\" not implemented for '{dtypes.type_name(x.dtype)}': complex "
+        "tensors are not supported (they have no order)"
+    )
 
 
 # -- sums and products -------------------------------------------------------------------------------------------------
 
 
-def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
-        **names: Any) -> Tensor:  # fmt: skip
+def sum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None, **names: Any
+) -> Tensor:
     """The sum of the elements over the dimensions `dim`.
 
     - `input` (Tensor): any shape
@@ -153,13 +177,19 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
     return result if out is None else into("sum", out, result)
 
 
-SUM = Op("sum", lambda xp, x, /, dim, keepdim: xp.sum(x, dim, keepdim), kind=LINEAR,
-         x=lambda xp, g, x_shape, dim, keepdim: spread(xp, g, x_shape, dim, keepdim),
-         samples=[*REDUCED, Sample(Arg(0, 3), 0), Sample(Arg(3, dtype="int64"))], complex=True)  # fmt: skip
+SUM = Op(
+    "sum",
+    lambda xp, x, /, dim, keepdim: xp.sum(x, dim, keepdim),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, dim, keepdim: spread(xp, g, x_shape, dim, keepdim),
+    samples=[*REDUCED, Sample(Arg(0, 3), 0), Sample(Arg(3, dtype="int64"))],
+    complex=True,
+)
 
 
-def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
-           **names: Any) -> Tensor:  # fmt: skip
+def nansum(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None, **names: Any
+) -> Tensor:
     """The sum over the dimensions `dim` with nan counted as zero; the derivative at nan is 0.
 
     - `input` (Tensor): any shape
@@ -192,13 +222,17 @@ def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any 
     return result if out is None else into("nansum", out, result)
 
 
-NANSUM = Op("nansum", lambda xp, x, /, dim, keepdim: xp.nansum(x, dim, keepdim),
-            x=lambda xp, g, x, dim, keepdim: spread(xp, g, x.shape, dim, keepdim) * ~xp.isnan(x),
-            samples=[*REDUCED, Sample(Arg(values=[1.0, NAN, 2.0]), smooth=False)])  # fmt: skip
+NANSUM = Op(
+    "nansum",
+    lambda xp, x, /, dim, keepdim: xp.nansum(x, dim, keepdim),
+    x=lambda xp, g, x, dim, keepdim: spread(xp, g, x.shape, dim, keepdim) * ~xp.isnan(x),
+    samples=[*REDUCED, Sample(Arg(values=[1.0, NAN, 2.0]), smooth=False)],
+)
 
 
-def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
-         **names: Any) -> Tensor:  # fmt: skip
+def mean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None, **names: Any
+) -> Tensor:
     """The mean of the elements over the dimensions `dim`; nan over none.
 
     - `input` (Tensor): any shape
@@ -225,20 +259,28 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
             (input.dtype, "Input") if dtype is None else (dtypes.FROM_NUMPY[dtypes.to_numpy(dtype)], "Optional")
         )
         if have.category < 2:
-            raise RuntimeError(f"mean(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. "
-                               f"Got: {dtypes.type_name(have)}; convert the input, e.g. with .float(), or say dtype=")  # fmt: skip
+            raise RuntimeError(
+                f"mean(): could not infer output dtype. {what} dtype must be either a floating point or complex dtype. "
+                f"Got: {dtypes.type_name(have)}; convert the input, e.g. with .float(), or say dtype="
+            )
         input = input if dtype is None else summable(input, computed_in("mean", dtype, out))
     result = unary(MEAN, input, (dim, keepdim))
     return result if out is None else into("mean", out, result)
 
 
-MEAN = Op("mean", lambda xp, x, /, dim, keepdim: xp.mean(x, dim, keepdim), kind=LINEAR,
-          x=lambda xp, g, x_shape, dim, keepdim: spread(xp, g / (count(x_shape, dim) or 1), x_shape, dim, keepdim),
-          samples=[*REDUCED, Sample(Arg(0, 3), 0, smooth=False)], complex=True)  # fmt: skip
+MEAN = Op(
+    "mean",
+    lambda xp, x, /, dim, keepdim: xp.mean(x, dim, keepdim),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape, dim, keepdim: spread(xp, g / (count(x_shape, dim) or 1), x_shape, dim, keepdim),
+    samples=[*REDUCED, Sample(Arg(0, 3), 0, smooth=False)],
+    complex=True,
+)
 
 
-def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
-            **names: Any) -> Tensor:  # fmt: skip
+def nanmean(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None, **names: Any
+) -> Tensor:
     """The mean of the elements that are not nan, over the dimensions `dim`; nan where all are.
 
     - `input` (Tensor): any shape, floating
@@ -268,8 +310,9 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any
 declare("nanmean", [*REDUCED[:6], Sample(Arg(values=[1.0, NAN, 2.0]), smooth=False)])
 
 
-def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None,
-         **names: Any) -> Tensor:  # fmt: skip
+def prod(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, out: Tensor | None = None, **names: Any
+) -> Tensor:
     """The product of all elements, or along a dimension.
 
     - `input` (Tensor): any shape
@@ -305,12 +348,24 @@ def _prod_x(xp: Any, g: Any, x: Any, dim: int | None, keepdim: bool) -> Any:
     return xp.in_one_pass(_product, g, xp.prod_others(x, dim).conj())
 
 
-PROD = Op("prod", lambda xp, x, /, dim, keepdim: xp.prod(x, dim, keepdim), x=_prod_x,
-          samples=[Sample(Arg()), Sample(Arg(5)), Sample(Arg(3, 4), 0), Sample(Arg(2, 3, 2), -1, True),
-                   Sample(Arg(0, 3), 0),
-                   Sample(Arg(values=[2.0, 0.0, 3.0])), Sample(Arg(values=[0.0, 4.0, 0.0, 5.0])), Sample(Arg(), 0),
-                   Sample(Arg(values=[[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), 1), Sample(Arg(2, 3))],
-          complex=True)  # fmt: skip
+PROD = Op(
+    "prod",
+    lambda xp, x, /, dim, keepdim: xp.prod(x, dim, keepdim),
+    x=_prod_x,
+    samples=[
+        Sample(Arg()),
+        Sample(Arg(5)),
+        Sample(Arg(3, 4), 0),
+        Sample(Arg(2, 3, 2), -1, True),
+        Sample(Arg(0, 3), 0),
+        Sample(Arg(values=[2.0, 0.0, 3.0])),
+        Sample(Arg(values=[0.0, 4.0, 0.0, 5.0])),
+        Sample(Arg(), 0),
+        Sample(Arg(values=[[0.0, 1.0, 2.0], [0.0, 0.0, 3.0]]), 1),
+        Sample(Arg(2, 3)),
+    ],
+    complex=True,
+)
 singular(
     "prod", "one zero", Sample(Arg(values=[2.0, 0.0, 3.0]), 0), "a polynomial: products of the others, without division"
 )
@@ -325,8 +380,16 @@ singular(
 # -- variance ----------------------------------------------------------------------------------------------------------
 
 
-def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None,
-        out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
+def var(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+    out: Tensor | None = None,
+    **names: Any,
+) -> Tensor:
     """The variance Σ |x - mean|² / max(0, n - correction) over the dimensions `dim`.
 
     - `input` (Tensor): any shape, floating or complex
@@ -352,8 +415,16 @@ def var(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
     return result if out is None else into("var", out, result)
 
 
-def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None,
-        out: Tensor | None = None, **names: Any) -> Tensor:  # fmt: skip
+def std(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+    out: Tensor | None = None,
+    **names: Any,
+) -> Tensor:
     """The standard deviation, the square root of the variance (see :func:`var`); its gradient is 0 where it is 0.
 
     - `input` (Tensor): any shape, floating or complex
@@ -378,8 +449,15 @@ def std(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: b
     return result if out is None else into("std", out, result)
 
 
-def var_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-             correction: Any = None, **names: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
+def var_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+    **names: Any,
+) -> tuple[Tensor, Tensor]:
     """The variance and the mean over the dimensions `dim` (see :func:`var`).
 
     - `input` (Tensor): any shape, floating or complex
@@ -400,8 +478,15 @@ def var_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepd
     return apply(VAR_MEAN, (input,), _moments("var_mean", input, dim, unbiased, keepdim, correction, names))
 
 
-def std_mean(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *,
-             correction: Any = None, **names: Any) -> tuple[Tensor, Tensor]:  # fmt: skip
+def std_mean(
+    input: Tensor,
+    dim: Any = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+    **names: Any,
+) -> tuple[Tensor, Tensor]:
     """The standard deviation and the mean over the dimensions `dim` (see :func:`std`).
 
     - `input` (Tensor): any shape, floating or complex
@@ -439,8 +524,11 @@ def _moments(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, corre
         )
     dims = many_dims(name, a.ndim, dim)
     if count(a.shape, dims) <= correction:
-        warnings.warn(f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
-                      f"divided by output numel). The correction is {correction}, the factor {count(a.shape, dims)}.", stacklevel=3)  # fmt: skip
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
+            f"divided by output numel). The correction is {correction}, the factor {count(a.shape, dims)}.",
+            stacklevel=3,
+        )
     return dims, correction, bool(keepdim)
 
 
@@ -482,16 +570,35 @@ def _std_mean_x(xp: Any, g: Any, x: Any, std: Any, dim: tuple, correction: Any, 
     return _with_mean(xp, gx, g[1], x, dim, keepdim)
 
 
-_MOMENTS = [Sample(Arg(5)), Sample(Arg(3, 4), 0), Sample(Arg(3, 4), -1, keepdim=True), Sample(Arg(2, 3, 2), (0, 2)),
-            Sample(Arg(4), correction=0), Sample(Arg(4, 3), 0, correction=2), Sample(Arg(4), True),
-            Sample(Arg(4), False),
-            Sample(Arg(4, 3), 0, False), Sample(Arg(4, 3), 1, True, True), Sample(Arg(4, 3), axis=0)]  # fmt: skip
+_MOMENTS = [
+    Sample(Arg(5)),
+    Sample(Arg(3, 4), 0),
+    Sample(Arg(3, 4), -1, keepdim=True),
+    Sample(Arg(2, 3, 2), (0, 2)),
+    Sample(Arg(4), correction=0),
+    Sample(Arg(4, 3), 0, correction=2),
+    Sample(Arg(4), True),
+    Sample(Arg(4), False),
+    Sample(Arg(4, 3), 0, False),
+    Sample(Arg(4, 3), 1, True, True),
+    Sample(Arg(4, 3), axis=0),
+]
 
-VAR = Op("var", lambda xp, x, /, dim, correction, keepdim: xp.var(x, dim, correction, keepdim), x=_var_x,
-         samples=[*_MOMENTS, Sample(Arg(1), correction=0), Sample(Arg(), correction=0)], complex=True)  # fmt: skip
+VAR = Op(
+    "var",
+    lambda xp, x, /, dim, correction, keepdim: xp.var(x, dim, correction, keepdim),
+    x=_var_x,
+    samples=[*_MOMENTS, Sample(Arg(1), correction=0), Sample(Arg(), correction=0)],
+    complex=True,
+)
 
-STD = Op("std", lambda xp, x, /, dim, correction, keepdim: xp.std(x, dim, correction, keepdim), x=_std_x,
-         samples=[*_MOMENTS, Sample(Arg(values=[3.0, 3.0]), smooth=False)], complex=True)  # fmt: skip
+STD = Op(
+    "std",
+    lambda xp, x, /, dim, correction, keepdim: xp.std(x, dim, correction, keepdim),
+    x=_std_x,
+    samples=[*_MOMENTS, Sample(Arg(values=[3.0, 3.0]), smooth=False)],
+    complex=True,
+)
 singular(
     "std",
     "a constant sample",
@@ -506,11 +613,23 @@ singular(
     "the square root at 0: of the subgradients the smallest",
 )
 
-VAR_MEAN = Op("var_mean", lambda xp, x, /, dim, correction, keepdim: xp.var_mean(x, dim, correction, keepdim),
-              outputs=("var", "mean"), x=_var_mean_x, samples=_MOMENTS, complex=True)  # fmt: skip
+VAR_MEAN = Op(
+    "var_mean",
+    lambda xp, x, /, dim, correction, keepdim: xp.var_mean(x, dim, correction, keepdim),
+    outputs=("var", "mean"),
+    x=_var_mean_x,
+    samples=_MOMENTS,
+    complex=True,
+)
 
-STD_MEAN = Op("std_mean", lambda xp, x, /, dim, correction, keepdim: xp.std_mean(x, dim, correction, keepdim),
-              outputs=("std", "mean"), x=_std_mean_x, samples=_MOMENTS, complex=True)  # fmt: skip
+STD_MEAN = Op(
+    "std_mean",
+    lambda xp, x, /, dim, correction, keepdim: xp.std_mean(x, dim, correction, keepdim),
+    outputs=("std", "mean"),
+    x=_std_mean_x,
+    samples=_MOMENTS,
+    complex=True,
+)
 
 
 # -- log of a sum of exponentials --------------------------------------------------------------------------------------
@@ -566,12 +685,21 @@ def _product(xp: Any, x: Any, y: Any) -> Any:
     return x * y
 
 
-LOGSUMEXP = Op("logsumexp", lambda xp, x, /, dim, keepdim: xp.logsumexp(x, dim, keepdim), x=_logsumexp_x,
-               samples=[Sample(Arg(4), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), (0, 1), True), Sample(Arg(), 0),
-                        Sample(Arg(0, 2), 0, smooth=False),
-                        Sample(Arg(3, 4, low=500, high=900), -1, complex=False),
-                        Sample(Arg(values=[-INF, 0.0, 1.0]), 0, smooth=False, complex=False)],
-               complex=True)  # fmt: skip
+LOGSUMEXP = Op(
+    "logsumexp",
+    lambda xp, x, /, dim, keepdim: xp.logsumexp(x, dim, keepdim),
+    x=_logsumexp_x,
+    samples=[
+        Sample(Arg(4), 0),
+        Sample(Arg(3, 4), 1),
+        Sample(Arg(3, 4), (0, 1), True),
+        Sample(Arg(), 0),
+        Sample(Arg(0, 2), 0, smooth=False),
+        Sample(Arg(3, 4, low=500, high=900), -1, complex=False),
+        Sample(Arg(values=[-INF, 0.0, 1.0]), 0, smooth=False, complex=False),
+    ],
+    complex=True,
+)
 singular(
     "logsumexp",
     "all -inf",
@@ -659,14 +787,22 @@ def count_nonzero(input: Tensor, dim: Any = None, **names: Any) -> Tensor:
     return without_gradient("count_nonzero", count, input)
 
 
-_LOGIC = [Sample(Arg(3, 4, dtype="bool")), Sample(Arg(3, 4, dtype="bool"), 0),
-          Sample(Arg(3, 4, dtype="int64"), 1, True),
-          Sample(Arg(values=[0.0, math.nan])), Sample(Arg(0, 2), 0),
-          Sample(Arg(dtype="uint8", values=[3, 0]))]  # fmt: skip
+_LOGIC = [
+    Sample(Arg(3, 4, dtype="bool")),
+    Sample(Arg(3, 4, dtype="bool"), 0),
+    Sample(Arg(3, 4, dtype="int64"), 1, True),
+    Sample(Arg(values=[0.0, math.nan])),
+    Sample(Arg(0, 2), 0),
+    Sample(Arg(dtype="uint8", values=[3, 0])),
+]
 declare("all", [*_LOGIC, Sample(Arg(2, 3, 4, dtype="bool"), (0, 2))], differentiable=False, complex=True)
 declare("any", [*_LOGIC, Sample(Arg(2, 3, 4, dtype="bool"), (0, 2))], differentiable=False, complex=True)
-declare("count_nonzero", [*[s for s in _LOGIC if True not in s.args], Sample(Arg(2, 3, 4, dtype="int64"), (0, 2))],
-        differentiable=False, complex=True)  # fmt: skip
+declare(
+    "count_nonzero",
+    [*[s for s in _LOGIC if True not in s.args], Sample(Arg(2, 3, 4, dtype="int64"), (0, 2))],
+    differentiable=False,
+    complex=True,
+)
 
 
 class ReductionMethods:

@@ -11,9 +11,7 @@ from ferro.core.base import wrap
 from ferro.core.inplace import in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.samples import Arg, Sample, declare
-from ferro.core.samples import binary as pairs
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
 from ferro.ops.rounding import EDGES, floating_only
 
 if TYPE_CHECKING:
@@ -29,11 +27,14 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     return result if out is None else into("nextafter", out, result, input, other)
 
 
-NEXTAFTER = Op("nextafter", lambda xp, x, y: xp.nextafter(x, y), kind=ELEMENTWISE,
-               x=lambda xp, g, x, y: xp.where(x == y, 0.0, g),
-               y=lambda xp, g: xp.zeros_like(g),
-               samples=[*pairs(scalars=()),
-                        Sample(Arg(values=[1.0, 0.0]), Arg(values=[1.0, -1.0]), smooth=False)])  # fmt: skip
+NEXTAFTER = Op(
+    "nextafter",
+    lambda xp, x, y: xp.nextafter(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, y: xp.where(x == y, 0.0, g),
+    y=lambda xp, g: xp.zeros_like(g),
+    samples=[*binary_samples(scalars=()), Sample(Arg(values=[1.0, 0.0]), Arg(values=[1.0, -1.0]), smooth=False)],
+)
 
 
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -43,19 +44,29 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
     if any(t._data.dtype.kind == "c" for t in given):
         raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     if any(t._data.dtype is not x._data.dtype for t in given):
-        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes. "
-                           f"They are {', '.join(str(t.dtype) for t in given)}")  # fmt: skip
+        raise RuntimeError(
+            "heaviside is not yet implemented for tensors with different dtypes. "
+            f"They are {', '.join(str(t.dtype) for t in given)}"
+        )
     return into("heaviside", out, apply(HEAVISIDE, (x, at_zero)))
 
 
 HEAVISIDE = Op("heaviside", lambda xp, x, y: xp.heaviside(x, y), layout=ITERATED)
 declare(
-    "heaviside", [*pairs(scalars=()), Sample(Arg(values=[-1.0, 0.0, 1.0]), Arg(values=[0.5]))], differentiable=False
+    "heaviside",
+    [*binary_samples(scalars=()), Sample(Arg(values=[-1.0, 0.0, 1.0]), Arg(values=[0.5]))],
+    differentiable=False,
 )
 
 
-def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *,
-               out: Tensor | None = None) -> Tensor:  # fmt: skip
+def nan_to_num(
+    input: Tensor,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """x with nan and the infinities replaced by numbers. The derivative there is 0.
 
     - `input` (Tensor): x, any shape
@@ -85,10 +96,13 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     return result if out is None else into("nan_to_num", out, result, input)
 
 
-NAN_TO_NUM = Op("nan_to_num", lambda xp, x, /, nan, posinf, neginf: xp.nan_to_num(x, nan, posinf, neginf),
-                kind=ELEMENTWISE, x=lambda xp, g, x: xp.where(xp.isfinite(x), g, 0.0),
-                samples=[*points(-2, 2, *EDGES, smooth=False),
-                         Sample(Arg(values=list(EDGES)), 1.0, 2.0, 3.0, smooth=False)])  # fmt: skip
+NAN_TO_NUM = Op(
+    "nan_to_num",
+    lambda xp, x, /, nan, posinf, neginf: xp.nan_to_num(x, nan, posinf, neginf),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.where(xp.isfinite(x), g, 0.0),
+    samples=[*unary_samples(-2, 2, *EDGES, smooth=False), Sample(Arg(values=list(EDGES)), 1.0, 2.0, 3.0, smooth=False)],
+)
 
 
 nan_to_num_ = in_place(nan_to_num)

@@ -14,9 +14,7 @@ from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.core.samples import binary as pairs
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, binary_samples, declare, singular, unary_samples
 from ferro.ops.arithmetic import no_zero_division, rounded_quotient, some_tensor
 
 if TYPE_CHECKING:
@@ -66,8 +64,15 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("abs", out, result, input)
 
 
-ABS = Op("abs", lambda xp, x: xp.abs(x), kind=ELEMENTWISE, real=True, x=lambda xp, g, x: g * xp.sgn(x),
-         samples=points(-2, 2, *EDGES, smooth=False), complex=True)  # fmt: skip
+ABS = Op(
+    "abs",
+    lambda xp, x: xp.abs(x),
+    kind=ELEMENTWISE,
+    real=True,
+    x=lambda xp, g, x: g * xp.sgn(x),
+    samples=unary_samples(-2, 2, *EDGES, smooth=False),
+    complex=True,
+)
 singular("abs", "0", Sample(Arg(values=[0.0])), "of the subgradients the smallest")
 
 
@@ -80,8 +85,13 @@ def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sign", out, result, input)
 
 
-SIGN = Op("sign", lambda xp, x: xp.sign(x), kind=ELEMENTWISE, x=lambda xp, g: xp.zeros_like(g),
-          samples=points(-2, 2, *EDGES, smooth=False))  # fmt: skip
+SIGN = Op(
+    "sign",
+    lambda xp, x: xp.sign(x),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: xp.zeros_like(g),
+    samples=unary_samples(-2, 2, *EDGES, smooth=False),
+)
 
 
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -98,7 +108,7 @@ def _sgn_x(xp: Any, g: Any, x: Any, out: Any) -> Any:
     return xp.where(size == 0, 0.0, (g - out * xp.real(g * out.conj())) / size)
 
 
-SGN = Op("sgn", lambda xp, x: xp.sgn(x), x=_sgn_x, samples=points(), complex=True)
+SGN = Op("sgn", lambda xp, x: xp.sgn(x), x=_sgn_x, samples=unary_samples(), complex=True)
 
 
 def copysign(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -108,11 +118,14 @@ def copysign(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("copysign", out, result, input, other)
 
 
-COPYSIGN = Op("copysign", lambda xp, x, y: xp.copysign(x, y), kind=ELEMENTWISE,
-              x=lambda xp, g, x, out: g * xp.where(x == 0, 0.0, out / x),
-              y=lambda xp, g: xp.zeros_like(g),
-              samples=[*pairs(scalars=(1.5, -1.5)),
-                       Sample(Arg(values=[0.0, -0.0, 1.0]), -1.0, smooth=False)])  # fmt: skip
+COPYSIGN = Op(
+    "copysign",
+    lambda xp, x, y: xp.copysign(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, out: g * xp.where(x == 0, 0.0, out / x),
+    y=lambda xp, g: xp.zeros_like(g),
+    samples=[*binary_samples(scalars=(1.5, -1.5)), Sample(Arg(values=[0.0, -0.0, 1.0]), -1.0, smooth=False)],
+)
 
 
 def floats(name: str, *xs: Any) -> list:
@@ -134,7 +147,7 @@ def rounded(op: Op, x: Any, out: Any) -> Any:
     return into(op.name, out, wrap(x._data.copy()) if kind in "iu" else unary(op, x), x)
 
 
-HALVES = points(-2, 2, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, NAN, INF, smooth=False)
+HALVES = unary_samples(-2, 2, -2.5, -1.5, -0.5, 0.0, 0.5, 1.5, 2.5, NAN, INF, smooth=False)
 
 
 def floor(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -172,9 +185,13 @@ def round(input: Tensor, *, decimals: int = 0, out: Tensor | None = None) -> Ten
     return result if out is None else into("round", out, result, input)
 
 
-ROUND = Op("round", lambda xp, x, /, decimals: xp.round(x, decimals), kind=ELEMENTWISE,
-           x=lambda xp, g: xp.zeros_like(g),
-           samples=[*HALVES, Sample(Arg(3, 4), decimals=1), Sample(Arg(3, low=-90, high=90), decimals=-1)])  # fmt: skip
+ROUND = Op(
+    "round",
+    lambda xp, x, /, decimals: xp.round(x, decimals),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: xp.zeros_like(g),
+    samples=[*HALVES, Sample(Arg(3, 4), decimals=1), Sample(Arg(3, low=-90, high=90), decimals=-1)],
+)
 
 
 def frac(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -188,7 +205,7 @@ FRAC = Op(
     lambda xp, x: xp.frac(x),
     kind=ELEMENTWISE,
     x=lambda xp, g: g,
-    samples=points(-2, 2, 0.0, 1.0, -1.0, smooth=False),
+    samples=unary_samples(-2, 2, 0.0, 1.0, -1.0, smooth=False),
 )
 
 
@@ -209,10 +226,13 @@ def floor_divide(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor
     return result if out is None else into("floor_divide", out, result, input, other)
 
 
-QUOTIENTS = [Sample(Arg(3, 4, low=-6, high=6), Arg(4, low=0.7, high=2.0)), Sample(Arg(3, low=-6, high=6), -1.7),
-             Sample(Arg(4, dtype="int64", low=-9, high=9), Arg(4, dtype="int64", low=1, high=4)),
-             Sample(Arg(4, dtype="int64", low=-9, high=9), -2),
-             Sample(Arg(values=[1.0, 0.0, -1.0]), 0.0, smooth=False)]  # fmt: skip
+QUOTIENTS = [
+    Sample(Arg(3, 4, low=-6, high=6), Arg(4, low=0.7, high=2.0)),
+    Sample(Arg(3, low=-6, high=6), -1.7),
+    Sample(Arg(4, dtype="int64", low=-9, high=9), Arg(4, dtype="int64", low=1, high=4)),
+    Sample(Arg(4, dtype="int64", low=-9, high=9), -2),
+    Sample(Arg(values=[1.0, 0.0, -1.0]), 0.0, smooth=False),
+]
 declare("floor_divide", QUOTIENTS, differentiable=False)
 
 
@@ -243,10 +263,14 @@ MODULI = [
     Sample(Arg(), Arg(2, low=0.5)),
 ]
 
-FMOD = Op("fmod", lambda xp, x, y: xp.fmod(x, y), kind=ELEMENTWISE,
-          x=lambda xp, g: g,
-          y=lambda xp, g, x, y: -(g * xp.trunc(x / y)),
-          samples=MODULI)  # fmt: skip
+FMOD = Op(
+    "fmod",
+    lambda xp, x, y: xp.fmod(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: g,
+    y=lambda xp, g, x, y: -(g * xp.trunc(x / y)),
+    samples=MODULI,
+)
 singular(
     "fmod",
     "a multiple of the divisor",
@@ -277,10 +301,14 @@ def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("remainder", out, result, input, other)
 
 
-REMAINDER = Op("remainder", lambda xp, x, y: xp.remainder(x, y), kind=ELEMENTWISE,
-               x=lambda xp, g: g,
-               y=lambda xp, g, x, y: -(g * xp.floor_divide(x, y)),
-               samples=[*MODULI, Sample(5, Arg(values=[2, 3], dtype="int64"))])  # fmt: skip
+REMAINDER = Op(
+    "remainder",
+    lambda xp, x, y: xp.remainder(x, y),
+    kind=ELEMENTWISE,
+    x=lambda xp, g: g,
+    y=lambda xp, g, x, y: -(g * xp.floor_divide(x, y)),
+    samples=[*MODULI, Sample(5, Arg(values=[2, 3], dtype="int64"))],
+)
 
 
 # -- divisors ----------------------------------------------------------------------------------------------------------
@@ -310,10 +338,14 @@ def integers(name: str, x: Any, y: Any) -> list:
 
 
 for _name in ("gcd", "lcm"):
-    declare(_name,
-            [Sample(Arg(3, 4, dtype="int64", low=-20, high=20), Arg(4, dtype="int64", low=-20, high=20)),
-             Sample(Arg(3, dtype="int32", low=0, high=9), Arg(1, dtype="int64", low=0, high=9))],
-            differentiable=False)  # fmt: skip
+    declare(
+        _name,
+        [
+            Sample(Arg(3, 4, dtype="int64", low=-20, high=20), Arg(4, dtype="int64", low=-20, high=20)),
+            Sample(Arg(3, dtype="int32", low=0, high=9), Arg(1, dtype="int64", low=0, high=9)),
+        ],
+        differentiable=False,
+    )
 
 absolute, fix = abs, trunc
 

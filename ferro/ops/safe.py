@@ -59,8 +59,9 @@ def safe_where(condition: Tensor, function: Callable, input: Any, otherwise: Any
         shape = tuple(broadcast_shapes(*[t._data.shape for t in tensors]))
     except RuntimeError:
         shapes = ", ".join(str(list(t._data.shape)) for t in tensors)
-        raise RuntimeError(f"safe_where: the shapes {shapes} of condition, input and otherwise cannot be broadcast "
-                           "together") from None  # fmt: skip
+        raise RuntimeError(
+            f"safe_where: the shapes {shapes} of condition, input and otherwise cannot be broadcast together"
+        ) from None
     mask = wrap(backend.xp_of(condition._data).expand(condition._data, shape).copy())
     full = tuple([expand(x, shape) for x in inputs])
     chosen = _elements(function, full, mask)
@@ -82,8 +83,10 @@ def _elements(function: Callable, inputs: tuple, mask: Any) -> Any:
     shape = picked[0]._data.shape
     if not isinstance(result, TensorBase) or result._data.shape not in (shape, ()):
         got = f"shape {list(result._data.shape)}" if isinstance(result, TensorBase) else type(result).__name__
-        raise RuntimeError(f"safe_where: the function must be elementwise: for {shape[0]} elements it must return a tensor of "
-                           f"shape {list(shape)}, got {got}")  # fmt: skip
+        raise RuntimeError(
+            f"safe_where: the function must be elementwise: for {shape[0]} elements it must return a tensor of "
+            f"shape {list(shape)}, got {got}"
+        )
     return backend.functional.expand(result, shape)
 
 
@@ -104,10 +107,15 @@ def _reference(mask: Any, *arrays: Any) -> Any:
 
 _HALF = Arg(values=[[True, False, True], [False, False, True]], dtype="bool")
 
-declare("safe_where",
-        [Sample(_HALF, _root, Arg(2, 3, low=0.5, high=2.0), 1.5),
-         Sample(_HALF, _ratio, (Arg(2, 3), Arg(3, low=0.5, high=2.0)), Arg(2, 1)),
-         Sample(Arg(values=True, dtype="bool"), _root, Arg(low=0.5, high=2.0), 1.5),
-         Sample(Arg(2, 1, dtype="bool"), _root, Arg(3, low=0.5, high=2.0), 1.5),
-         Sample(Arg(0, dtype="bool"), _root, Arg(0, low=0.5, high=2.0), 1.5)],
-        reference=_reference, complex=True)  # fmt: skip
+declare(
+    "safe_where",
+    [
+        Sample(_HALF, _root, Arg(2, 3, low=0.5, high=2.0), 1.5),
+        Sample(_HALF, _ratio, (Arg(2, 3), Arg(3, low=0.5, high=2.0)), Arg(2, 1)),
+        Sample(Arg(values=True, dtype="bool"), _root, Arg(low=0.5, high=2.0), 1.5),
+        Sample(Arg(2, 1, dtype="bool"), _root, Arg(3, low=0.5, high=2.0), 1.5),
+        Sample(Arg(0, dtype="bool"), _root, Arg(0, low=0.5, high=2.0), 1.5),
+    ],
+    reference=_reference,
+    complex=True,
+)

@@ -135,19 +135,25 @@ def multinomial(
     if a.ndim not in (1, 2):
         raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
     if not replacement and num_samples > a.shape[-1]:
-        raise RuntimeError(f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
-                           f"{a.shape[-1]}")  # fmt: skip
+        raise RuntimeError(
+            f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
+            f"{a.shape[-1]}"
+        )
     if num_samples <= 0:
         raise RuntimeError(f"multinomial: cannot sample n_sample <= 0 samples, got {num_samples}")
     if a.shape[-1] > 1 << 24:
         raise RuntimeError(f"multinomial: number of categories cannot exceed 2^24, got {a.shape[-1]}")
     if not replacement and num_samples > a.shape[-1]:
-        raise RuntimeError(f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
-                           f"{a.shape[-1]}")  # fmt: skip
+        raise RuntimeError(
+            f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
+            f"{a.shape[-1]}"
+        )
     if not np.isfinite(a).all() or (a < 0).any():
         entry = "probability entry < 0" if (a < 0).any() else "probability entry = infinity or NaN"
-        raise RuntimeError("multinomial: probability tensor contains either `inf`, `nan` or element < 0; invalid multinomial distribution "
-                           f"(encountering {entry})")  # fmt: skip
+        raise RuntimeError(
+            "multinomial: probability tensor contains either `inf`, `nan` or element < 0; invalid multinomial distribution "
+            f"(encountering {entry})"
+        )
     wide = a.astype(np.float64)
     if (wide.sum(-1) <= 0).any():
         raise RuntimeError("multinomial: invalid multinomial distribution (sum of probabilities <= 0)")

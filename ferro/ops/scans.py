@@ -40,8 +40,11 @@ def shift(input: Tensor, steps: int, dim: int, fill: float) -> Tensor:
     return unary(SHIFT, input, (steps, dim, fill))
 
 
-SHIFT = Op("shift", lambda xp, x, /, steps, dim, fill: xp.shift(x, steps, dim, fill),
-           x=lambda xp, g, steps, dim: xp.shift(g, -steps, dim, 0))  # fmt: skip
+SHIFT = Op(
+    "shift",
+    lambda xp, x, /, steps, dim, fill: xp.shift(x, steps, dim, fill),
+    x=lambda xp, g, steps, dim: xp.shift(g, -steps, dim, 0),
+)
 
 
 def affine_scan(a: Tensor, b: Tensor, dim: int, reverse: bool) -> Tensor:
@@ -58,10 +61,13 @@ def _adjoint(xp: Any, g: Any, a: Any, dim: int, reverse: bool) -> Any:
 
 
 AFFINE_SCAN = Op(
-    "affine_scan", lambda xp, a, b, /, dim, reverse: xp.affine_scan(a, b, dim, reverse),
+    "affine_scan",
+    lambda xp, a, b, /, dim, reverse: xp.affine_scan(a, b, dim, reverse),
     a=lambda xp, g, a, out, dim, reverse: (
-        _adjoint(xp, g, a, dim, reverse) * xp.shift(out, -1 if reverse else 1, dim, 0).conj()),
-    b=_adjoint)  # fmt: skip
+        _adjoint(xp, g, a, dim, reverse) * xp.shift(out, -1 if reverse else 1, dim, 0).conj()
+    ),
+    b=_adjoint,
+)
 
 
 def prod_others(input: Tensor, dim: int | None) -> Tensor:
@@ -81,8 +87,12 @@ def picked_sum(g: Tensor, dim: int, index: Tensor) -> Tensor:
     return apply(PICKED_SUM, (g, index), (dim,))
 
 
-PICKED_SUM = Op("picked_sum", lambda xp, x, index, /, dim: xp.picked_sum(x, dim, index), kind=LINEAR,
-                x=lambda xp, g, index, dim: xp.value_gather(g, dim, index, True))  # fmt: skip
+PICKED_SUM = Op(
+    "picked_sum",
+    lambda xp, x, index, /, dim: xp.picked_sum(x, dim, index),
+    kind=LINEAR,
+    x=lambda xp, g, index, dim: xp.value_gather(g, dim, index, True),
+)
 
 
 # -- sums and products -------------------------------------------------------------------------------------------------
@@ -119,8 +129,15 @@ def _dim(name: str, input: Any, dim: Any, names: dict) -> int:
     return one_dim(name, input._data.ndim, dim)
 
 
-CUMSUM = Op("cumsum", lambda xp, x, /, dim: xp.cumsum(x, dim), kind=LINEAR, x=lambda xp, g, dim: xp.cumsum_vjp(g, dim),
-            samples=_SCANNED, complex=True, layout=DENSE)  # fmt: skip
+CUMSUM = Op(
+    "cumsum",
+    lambda xp, x, /, dim: xp.cumsum(x, dim),
+    kind=LINEAR,
+    x=lambda xp, g, dim: xp.cumsum_vjp(g, dim),
+    samples=_SCANNED,
+    complex=True,
+    layout=DENSE,
+)
 
 
 def cumsum_vjp(g: Tensor, dim: int) -> Tensor:
@@ -157,9 +174,14 @@ def cumprod_others(g: Tensor, x: Tensor, out: Tensor, dim: int) -> Tensor:
     return affine_scan(shift(x.conj(), -1, dim, 0), g, dim, True) * shift(out.conj(), 1, dim, 1)
 
 
-CUMPROD = Op("cumprod", lambda xp, x, /, dim: xp.cumprod(x, dim),
-             x=lambda xp, g, x, out, dim: xp.cumprod_others(g, x, out, dim),
-             samples=[*_SCANNED, *_ZEROS], complex=True, layout=DENSE)  # fmt: skip
+CUMPROD = Op(
+    "cumprod",
+    lambda xp, x, /, dim: xp.cumprod(x, dim),
+    x=lambda xp, g, x, out, dim: xp.cumprod_others(g, x, out, dim),
+    samples=[*_SCANNED, *_ZEROS],
+    complex=True,
+    layout=DENSE,
+)
 singular("cumprod", "two zeros", Sample(Arg(values=[2.0, 0.0, 0.0]), 0), "a polynomial, without division")
 
 
@@ -181,9 +203,11 @@ def logcumsumexp(input: Tensor, dim: Any = None, *, out: Tensor | None = None, *
     """
     dim = _dim("logcumsumexp", input, dim, names)
     if input._data.dtype.kind in "biu":
-        raise NotImplementedError(f"logcumsumexp: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it "
-                                  f"takes floating point "
-                                  "and complex tensors")  # fmt: skip
+        raise NotImplementedError(
+            f"logcumsumexp: not implemented for {dtypes.FROM_NUMPY[input._data.dtype]}; it "
+            f"takes floating point "
+            "and complex tensors"
+        )
     result = unary(LOGCUMSUMEXP, input, (dim,))
     if out is not None and out._data.dtype is not input._data.dtype:
         wanted, found = [dtypes.type_name(t.dtype) for t in (input, out)]
@@ -198,8 +222,14 @@ def _logcumsumexp_x(xp: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     return xp.affine_scan(factors, g, dim, True) * xp.exp(x - xp.where(out == -INF, 0.0, out)).conj()
 
 
-LOGCUMSUMEXP = Op("logcumsumexp", lambda xp, x, /, dim: xp.logcumsumexp(x, dim), x=_logcumsumexp_x,
-                  samples=[*_SCANNED, Sample(Arg(4, low=500, high=900), 0, complex=False)], complex=True, layout=DENSE)  # fmt: skip
+LOGCUMSUMEXP = Op(
+    "logcumsumexp",
+    lambda xp, x, /, dim: xp.logcumsumexp(x, dim),
+    x=_logcumsumexp_x,
+    samples=[*_SCANNED, Sample(Arg(4, low=500, high=900), 0, complex=False)],
+    complex=True,
+    layout=DENSE,
+)
 
 
 # -- extrema -----------------------------------------------------------------------------------------------------------
@@ -256,15 +286,32 @@ def _running(name: str, op: Op, input: Any, dim: Any, out: Any, names: dict) -> 
     return getattr(return_types, name)(pair if out is None else pair_into(name, out, pair))
 
 
-_RUNNING = [Sample(Arg(), 0), Sample(Arg(5, make=permuted()), 0), Sample(Arg(3, 4, make=permuted()), 1),
-            Sample(Arg(2, 3, 2, make=permuted()), -2),
-            Sample(Arg(values=[1.0, 1.0, 0.0, 1.0]), 0, smooth=False), Sample(Arg(0, 2), 0)]  # fmt: skip
+_RUNNING = [
+    Sample(Arg(), 0),
+    Sample(Arg(5, make=permuted()), 0),
+    Sample(Arg(3, 4, make=permuted()), 1),
+    Sample(Arg(2, 3, 2, make=permuted()), -2),
+    Sample(Arg(values=[1.0, 1.0, 0.0, 1.0]), 0, smooth=False),
+    Sample(Arg(0, 2), 0),
+]
 
-CUMMAX = Op("cummax", lambda xp, x, /, dim: xp.cummax(x, dim), **INDEXED,
-            x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices), samples=_RUNNING, layout=DENSE)  # fmt: skip
+CUMMAX = Op(
+    "cummax",
+    lambda xp, x, /, dim: xp.cummax(x, dim),
+    **INDEXED,
+    x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices),
+    samples=_RUNNING,
+    layout=DENSE,
+)
 
-CUMMIN = Op("cummin", lambda xp, x, /, dim: xp.cummin(x, dim), **INDEXED,
-            x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices), samples=_RUNNING, layout=DENSE)  # fmt: skip
+CUMMIN = Op(
+    "cummin",
+    lambda xp, x, /, dim: xp.cummin(x, dim),
+    **INDEXED,
+    x=lambda xp, g, indices, dim: xp.picked_sum(g, dim, indices),
+    samples=_RUNNING,
+    layout=DENSE,
+)
 
 
 class ScanMethods:

@@ -67,8 +67,16 @@ def _source(name: str, src: Any, value: Any) -> Any:
     return value if src is None else src
 
 
-def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None,
-            out: Tensor | None = None) -> Tensor:  # fmt: skip
+def scatter(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Any = None,
+    *,
+    value: Any = None,
+    reduce: str | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
     """A copy with `src` written along `dim` at the positions in `index`: the reverse of :func:`gather`.
 
     - `input` (Tensor): any shape
@@ -103,20 +111,31 @@ def _reducing(name: str, x: Any, dim: int, index: Any, src: Any, reduce: str) ->
     if reduce not in ("add", "multiply"):
         raise RuntimeError(f"{name}: reduce argument must be either add or multiply, got {reduce}")
     if isinstance(src, TensorBase):
-        warn_once("The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use "
-                  "torch.scatter_reduce instead for more reduction options.")  # fmt: skip
+        warn_once(
+            "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use "
+            "torch.scatter_reduce instead for more reduction options."
+        )
     others, params = _arguments(name, x, dim, index, src)
     if reduce == "add":
         return apply(SCATTER_ADD, (x, *others), params)
     return apply(SCATTER_REDUCE, (x, *others), (*params, "prod", True))
 
 
-SCATTER = Op("scatter", lambda xp, x, index, src, /, dim: xp.scatter(x, dim, index, src), kind=LINEAR,
-             x=lambda xp, g, index, dim: xp.scatter(g, dim, index, 0.0),
-             src=lambda xp, g, index, dim: xp.gather(g, dim, index), complex=True,
-             samples=[Sample(Arg(2, 4), 1, ints([[0, 2], [3, 1]]), Arg(2, 2)),
-                      Sample(Arg(2, 4), 1, TWO, 1.5), Sample(Arg(), 0, ints(0), Arg()),
-                      Sample(Arg(4), 0, ints([1, 3]), Arg(2))], layout=DENSE)  # fmt: skip
+SCATTER = Op(
+    "scatter",
+    lambda xp, x, index, src, /, dim: xp.scatter(x, dim, index, src),
+    kind=LINEAR,
+    x=lambda xp, g, index, dim: xp.scatter(g, dim, index, 0.0),
+    src=lambda xp, g, index, dim: xp.gather(g, dim, index),
+    complex=True,
+    samples=[
+        Sample(Arg(2, 4), 1, ints([[0, 2], [3, 1]]), Arg(2, 2)),
+        Sample(Arg(2, 4), 1, TWO, 1.5),
+        Sample(Arg(), 0, ints(0), Arg()),
+        Sample(Arg(4), 0, ints([1, 3]), Arg(2)),
+    ],
+    layout=DENSE,
+)
 
 
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -141,11 +160,21 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor, *, out: Ten
     return result if out is None else into("scatter_add", out, result)
 
 
-SCATTER_ADD = Op("scatter_add", lambda xp, x, index, src, /, dim: xp.scatter_add(x, dim, index, src), kind=LINEAR,
-                 x=lambda xp, g: g,
-                 src=lambda xp, g, index, dim: xp.gather(g, dim, index), complex=True,
-                 samples=[Sample(Arg(3, 3), 0, TWO, Arg(2, 3)), Sample(Arg(2, 4), 1, TWO, Arg(2, 3)), Sample(Arg(), 0, ints(0), Arg()),
-                          Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0))], layout=DENSE)  # fmt: skip
+SCATTER_ADD = Op(
+    "scatter_add",
+    lambda xp, x, index, src, /, dim: xp.scatter_add(x, dim, index, src),
+    kind=LINEAR,
+    x=lambda xp, g: g,
+    src=lambda xp, g, index, dim: xp.gather(g, dim, index),
+    complex=True,
+    samples=[
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3)),
+        Sample(Arg(2, 4), 1, TWO, Arg(2, 3)),
+        Sample(Arg(), 0, ints(0), Arg()),
+        Sample(Arg(3), 0, Arg(0, dtype="int64"), Arg(0)),
+    ],
+    layout=DENSE,
+)
 
 
 def gather_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
@@ -158,8 +187,16 @@ def gather_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
-def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool = True, *,
-                   out: Tensor | None = None) -> Tensor:  # fmt: skip
+def scatter_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    src: Tensor,
+    reduce: str,
+    include_self: bool = True,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """A copy in which each position along `dim` holds the sum, mean, product, maximum or minimum of the `src` that
     `index` sends there.
 
@@ -191,8 +228,10 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
     if reduce not in REDUCTIONS:
         raise RuntimeError(f"{name}: reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
     if reduce in ("amax", "amin") and x._data.dtype.kind == "c":
-        raise NotImplementedError(f"{name}: \"scatter_gather_tensor_cpu_reduce_{reduce}\" not implemented for '{type_name(x.dtype)}': "
-                                  "complex numbers have no order")  # fmt: skip
+        raise NotImplementedError(
+            f"{name}: \"scatter_gather_tensor_cpu_reduce_{reduce}\" not implemented for '{type_name(x.dtype)}': "
+            "complex numbers have no order"
+        )
     if reduce not in ("sum", "mean"):
         return apply(SCATTER_REDUCE, (x, index, src), (d, reduce, bool(include_self)))
     start = x
@@ -249,25 +288,45 @@ def prod_once(x: Tensor, several: Tensor) -> Tensor:
 def _prod_twice(g: Any, several: Any) -> Any:
     found = getattr(several, "_data", several)
     if np.any(getattr(found, "physical", found)):
-        raise RuntimeError("scatter_reduce(), index_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same "
-                           "position in self")  # fmt: skip
+        raise RuntimeError(
+            "scatter_reduce(), index_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same "
+            "position in self"
+        )
     return g
 
 
 PROD_ONCE = Op("prod_once", lambda xp, x, several: x * 1, x=lambda xp, g, several: _prod_twice(g, several), diff=("x",))
 
-SCATTER_REDUCE = Op("scatter_reduce", lambda xp, x, index, src, /, dim, reduce, include_self: xp.scatter_reduce(
-    x, dim, index, src, reduce, include_self), vjp=_scatter_reduce_vjp, diff=("x", "src"), samples=[
-        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "sum"), Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "mean", include_self=False),
-        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod"), Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod", include_self=False),
+SCATTER_REDUCE = Op(
+    "scatter_reduce",
+    lambda xp, x, index, src, /, dim, reduce, include_self: xp.scatter_reduce(x, dim, index, src, reduce, include_self),
+    vjp=_scatter_reduce_vjp,
+    diff=("x", "src"),
+    samples=[
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "sum"),
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "mean", include_self=False),
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod"),
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "prod", include_self=False),
         Sample(Arg(3), 0, ints([0, 0, 1]), Arg(values=[2.0, 0.0, 0.0]), "prod"),
-        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "amax"), Sample(Arg(2, 4), 1, TWO, Arg(2, 3), "amin", include_self=False),
+        Sample(Arg(3, 3), 0, TWO, Arg(2, 3), "amax"),
+        Sample(Arg(2, 4), 1, TWO, Arg(2, 3), "amin", include_self=False),
         Sample(Arg(values=[1.0, 2.0]), 0, ints([1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "amax", smooth=False),
-        Sample(Arg(values=[1.0, 2.0, 3.0]), 0, ints([1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "mean")], layout=DENSE)  # fmt: skip
+        Sample(Arg(values=[1.0, 2.0, 3.0]), 0, ints([1, 1, 0]), Arg(values=[2.0, 2.0, 0.5]), "mean"),
+    ],
+    layout=DENSE,
+)
 
 
-def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True,
-                 out: Tensor | None = None) -> Tensor:  # fmt: skip
+def index_reduce(
+    input: Tensor,
+    dim: int,
+    index: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+    out: Tensor | None = None,
+) -> Tensor:
     """A copy in which each slice along `dim` holds the product, mean, maximum or minimum of the slices of `source` sent
     to it.
 

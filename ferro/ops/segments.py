@@ -86,13 +86,17 @@ def _check(data: Tensor, limits: Tensor, axis: int) -> None:
             f"\"_segment_reduce_lengths_cpu_kernel1\" not implemented for '{type_name(limits.dtype)}'"
         )
     if data.dim() < limits.dim():
-        raise RuntimeError(f"segment_reduce(): Expected data.dim() >= lengths_value.dim() to be true, but got false: {data.dim()} and "
-                           f"{limits.dim()} dimensions")  # fmt: skip
+        raise RuntimeError(
+            f"segment_reduce(): Expected data.dim() >= lengths_value.dim() to be true, but got false: {data.dim()} and "
+            f"{limits.dim()} dimensions"
+        )
     if axis != limits.dim() - 1:
         raise RuntimeError(f"segment_reduce(): Expected axis to be the last dimension of lengths but got {axis}.")
     if data.shape[:axis] != limits.shape[:axis]:
-        raise RuntimeError(f"segment_reduce(): data of shape {list(data.shape)} and lengths of shape {list(limits.shape)} differ before "
-                           f"the dimension {axis}")  # fmt: skip
+        raise RuntimeError(
+            f"segment_reduce(): data of shape {list(data.shape)} and lengths of shape {list(limits.shape)} differ before "
+            f"the dimension {axis}"
+        )
 
 
 def _begins(lengths: Tensor, m: int, unsafe: bool) -> Tensor:
@@ -101,8 +105,10 @@ def _begins(lengths: Tensor, m: int, unsafe: bool) -> Tensor:
         if bool((lengths < 0).any()):
             raise RuntimeError("segment_reduce(): lengths contains negative value!")
         if bool((lengths.sum(-1) != m).any()):
-            raise RuntimeError("segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe. "
-                               f"That is {m}, and the sums are {lengths.sum(-1).tolist()}")  # fmt: skip
+            raise RuntimeError(
+                "segment_reduce(): Expected all rows of lengths along axis to sum to data.size(lengths.dim()-1) when !unsafe. "
+                f"That is {m}, and the sums are {lengths.sum(-1).tolist()}"
+            )
     ends = lengths.long().cumsum(-1)
     return cat([zeros(*ends.shape[:-1], 1, dtype=ends.dtype), ends], -1)
 

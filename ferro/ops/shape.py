@@ -68,10 +68,15 @@ def _reshaped(name: str, x: Any, given: tuple) -> Any:
     return viewed(RESHAPE, x, (infer(name, need_tensor(name, "input", x)._data.shape, sizes(name, given)),))
 
 
-RESHAPE = Op("reshape", lambda xp, x, /, shape: xp.reshape(x, shape), kind=LINEAR, view=True,
-             x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
-             samples=[Sample(Arg(2, 6), (3, 4)), Sample(Arg(2, 3), (-1,)), Sample(Arg(), (1, 1)), Sample(Arg(0, 2), (2, 0))],
-             complex=True)  # fmt: skip
+RESHAPE = Op(
+    "reshape",
+    lambda xp, x, /, shape: xp.reshape(x, shape),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
+    samples=[Sample(Arg(2, 6), (3, 4)), Sample(Arg(2, 3), (-1,)), Sample(Arg(), (1, 1)), Sample(Arg(0, 2), (2, 0))],
+    complex=True,
+)
 
 
 def infer(name: str, have: tuple, shape: tuple) -> tuple:
@@ -88,8 +93,10 @@ def infer(name: str, have: tuple, shape: tuple) -> tuple:
         raise RuntimeError(f"{name}: only one dimension can be inferred, got {list(shape)}")
     if -1 in shape:
         if known == 0 and total == 0:
-            raise RuntimeError(f"{name}: cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension "
-                               "size -1 can be any value and is ambiguous")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension "
+                "size -1 can be any value and is ambiguous"
+            )
         if known == 0 or total % known:
             raise RuntimeError(
                 f"{name}: shape '{list(shape)}' is invalid for input of size {total} (shape {list(have)})"
@@ -129,9 +136,11 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
         found._counter is not None and found._counter is input._counter
     )  # (an inference tensor has no views, but shares)
     if type(found._meta) is not View and found._data.size and not shared:
-        raise RuntimeError("view: view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
-                           f"contiguous subspaces). Use .reshape(...) instead. The size is {list(found._data.shape)}, the tensor has the shape "
-                           f"{list(input.shape)} and the stride {list(stride(input))}")  # fmt: skip
+        raise RuntimeError(
+            "view: view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+            f"contiguous subspaces). Use .reshape(...) instead. The size is {list(found._data.shape)}, the tensor has the shape "
+            f"{list(input.shape)} and the stride {list(stride(input))}"
+        )
     return found
 
 
@@ -181,9 +190,11 @@ def resize(self: Tensor, *sizes_: Any) -> Tensor:
     warnings.warn("non-inplace resize is deprecated", UserWarning, stacklevel=2)
     shape = sizes("resize", sizes_)
     if math.prod(shape) != self._data.size:
-        raise RuntimeError(f"resize: requested resize to {list(shape)} ({math.prod(shape)} elements in total), but the "
-                           f"given tensor has a size of {list(self._data.shape)} ({self._data.size} elements); the "
-                           "number of elements must be preserved")  # fmt: skip
+        raise RuntimeError(
+            f"resize: requested resize to {list(shape)} ({math.prod(shape)} elements in total), but the "
+            f"given tensor has a size of {list(self._data.shape)} ({self._data.size} elements); the "
+            "number of elements must be preserved"
+        )
     return reshape(self, shape)
 
 
@@ -284,10 +295,22 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     return viewed(SQUEEZE, input, (tuple([d for d in dims if shape[d] == 1]),))
 
 
-SQUEEZE = Op("squeeze", lambda xp, x, /, dim: xp.squeeze(x, dim), kind=LINEAR, view=True,
-             x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
-             samples=[Sample(Arg(1, 3, 1)), Sample(Arg(1, 3, 1), 0), Sample(Arg(1, 3, 1), -1), Sample(Arg(2, 3), 0),
-                      Sample(Arg(1, 3, 1), (0, 2)), Sample(Arg())], complex=True)  # fmt: skip
+SQUEEZE = Op(
+    "squeeze",
+    lambda xp, x, /, dim: xp.squeeze(x, dim),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
+    samples=[
+        Sample(Arg(1, 3, 1)),
+        Sample(Arg(1, 3, 1), 0),
+        Sample(Arg(1, 3, 1), -1),
+        Sample(Arg(2, 3), 0),
+        Sample(Arg(1, 3, 1), (0, 2)),
+        Sample(Arg()),
+    ],
+    complex=True,
+)
 
 
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
@@ -303,9 +326,15 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     return viewed(UNSQUEEZE, input, (one_dim("unsqueeze", input._data.ndim + 1, dim),))
 
 
-UNSQUEEZE = Op("unsqueeze", lambda xp, x, /, dim: xp.unsqueeze(x, dim), kind=LINEAR, view=True,
-               x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
-               samples=[Sample(Arg(2, 3), 0), Sample(Arg(2, 3), 1), Sample(Arg(2, 3), -1), Sample(Arg(), 0)], complex=True)  # fmt: skip
+UNSQUEEZE = Op(
+    "unsqueeze",
+    lambda xp, x, /, dim: xp.unsqueeze(x, dim),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
+    samples=[Sample(Arg(2, 3), 0), Sample(Arg(2, 3), 1), Sample(Arg(2, 3), -1), Sample(Arg(), 0)],
+    complex=True,
+)
 
 
 # -- another order of dimensions ---------------------------------------------------------------------------------------
@@ -339,18 +368,25 @@ def permute(input: Tensor, *given: Any, dims: Any = None) -> Tensor:
     n = input._data.ndim
     wanted = _sizes("permute", given or (dims,))
     if len(wanted) != n:
-        raise RuntimeError("permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
-                           f"dimensions i.e. input.dim() = {n} is not equal to len(dims) = {len(wanted)}: {list(wanted)}")  # fmt: skip
+        raise RuntimeError(
+            "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of "
+            f"dimensions i.e. input.dim() = {n} is not equal to len(dims) = {len(wanted)}: {list(wanted)}"
+        )
     order = tuple([one_dim("permute", n, d) for d in wanted])
     if len(set(order)) != n:
         raise RuntimeError(f"permute(): duplicate dims are not allowed. Got {list(wanted)}")
     return viewed(PERMUTE, input, (order,))
 
 
-PERMUTE = Op("permute", lambda xp, x, /, dims: xp.permute(x, dims), kind=LINEAR, view=True,
-             x=lambda xp, g, dims: xp.permute(g, tuple([dims.index(d) for d in range(len(dims))])),
-             samples=[Sample(Arg(2, 3, 4), (2, 0, 1)), Sample(Arg(2, 3), (-1, 0)), Sample(Arg(), ()), Sample(Arg(0, 2), (1, 0))],
-             complex=True)  # fmt: skip
+PERMUTE = Op(
+    "permute",
+    lambda xp, x, /, dims: xp.permute(x, dims),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, dims: xp.permute(g, tuple([dims.index(d) for d in range(len(dims))])),
+    samples=[Sample(Arg(2, 3, 4), (2, 0, 1)), Sample(Arg(2, 3), (-1, 0)), Sample(Arg(), ()), Sample(Arg(0, 2), (1, 0))],
+    complex=True,
+)
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -376,10 +412,15 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     return viewed(TRANSPOSE, input, dims) if n else viewed(PERMUTE, input, ((),))
 
 
-TRANSPOSE = Op("transpose", lambda xp, x, /, dim0, dim1: xp.transpose(x, dim0, dim1), kind=LINEAR, view=True,
-               x=lambda xp, g, dim0, dim1: xp.transpose(g, dim0, dim1),
-               samples=[Sample(Arg(2, 3, 4), 0, 2), Sample(Arg(2, 3), -1, -2), Sample(Arg(3), 0, 0), Sample(Arg(), 0, -1)],
-               complex=True)  # fmt: skip
+TRANSPOSE = Op(
+    "transpose",
+    lambda xp, x, /, dim0, dim1: xp.transpose(x, dim0, dim1),
+    kind=LINEAR,
+    view=True,
+    x=lambda xp, g, dim0, dim1: xp.transpose(g, dim0, dim1),
+    samples=[Sample(Arg(2, 3, 4), 0, 2), Sample(Arg(2, 3), -1, -2), Sample(Arg(3), 0, 0), Sample(Arg(), 0, -1)],
+    complex=True,
+)
 
 
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
@@ -438,8 +479,10 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     n = input._data.ndim
     start, end = [(p,) if isinstance(p, int) else tuple(p) for p in (source, destination)]
     if len(start) != len(end):
-        raise RuntimeError(f"movedim: Invalid source or destination dims: source ({list(start)} dims) should contain the same number of dims "
-                           f"as destination ({list(end)} dims)")  # fmt: skip
+        raise RuntimeError(
+            f"movedim: Invalid source or destination dims: source ({list(start)} dims) should contain the same number of dims "
+            f"as destination ({list(end)} dims)"
+        )
     given = {"source": start, "destination": end}
     start = [one_dim("movedim", n, d, "source") for d in start]
     end = [one_dim("movedim", n, d, "destination") for d in end]
@@ -514,20 +557,25 @@ def _explain_expand(name: str, have: tuple, wanted: tuple) -> None:
     """Says why an array of the shape `have` cannot be expanded."""
     lead = len(wanted) - len(have)
     if lead < 0:
-        raise RuntimeError(f"{name}: the number of sizes provided ({len(wanted)}) must be greater or equal to the number of dimensions in the "
-                           f"tensor ({len(have)}); got {list(wanted)} for shape {list(have)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: the number of sizes provided ({len(wanted)}) must be greater or equal to the number of dimensions in the "
+            f"tensor ({len(have)}); got {list(wanted)} for shape {list(have)}"
+        )
     for d in range(len(wanted) - 1, -1, -1):
         if d < lead and wanted[d] < 0:
             raise RuntimeError(
                 f"{name}: The expanded size of the tensor ({wanted[d]}) isn't allowed in a leading, non-existing dimension {d}"
             )
         if d >= lead and wanted[d] != -1 and (have[d - lead] not in (1, wanted[d]) or wanted[d] < 0):
-            raise RuntimeError(f"{name}: The expanded size of the tensor ({wanted[d]}) must match the existing size ({have[d - lead]}) at "
-                               f"non-singleton dimension {d}.  Target sizes: {list(wanted)}.  Tensor sizes: {list(have)}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: The expanded size of the tensor ({wanted[d]}) must match the existing size ({have[d - lead]}) at "
+                f"non-singleton dimension {d}.  Target sizes: {list(wanted)}.  Tensor sizes: {list(have)}"
+            )
 
 
-EXPAND = Op("expand", lambda xp, x, /, shape: xp.expand(x, shape), kind=LINEAR, view=True,
-            x=lambda xp, g: g)  # the engine sums what was repeated  # fmt: skip
+EXPAND = Op(
+    "expand", lambda xp, x, /, shape: xp.expand(x, shape), kind=LINEAR, view=True, x=lambda xp, g: g
+)  # the engine sums what was repeated
 
 
 def expand_as(self: Tensor, other: Tensor) -> Tensor:
@@ -540,8 +588,17 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
     return _expand("broadcast_to", input, _sizes("broadcast_to", (size,)))
 
 
-declare("broadcast_to", [Sample(Arg(3), (2, 3)), Sample(Arg(2, 1), (2, 3)), Sample(Arg(), (2, 2)), Sample(Arg(2, 1), (-1, 3)),
-                         Sample(Arg(1, 2), (0, 2))], complex=True)  # fmt: skip
+declare(
+    "broadcast_to",
+    [
+        Sample(Arg(3), (2, 3)),
+        Sample(Arg(2, 1), (2, 3)),
+        Sample(Arg(), (2, 2)),
+        Sample(Arg(2, 1), (-1, 3)),
+        Sample(Arg(1, 2), (0, 2)),
+    ],
+    complex=True,
+)
 
 
 def sum_to_size(self: Tensor, *size: Any) -> Tensor:
@@ -577,8 +634,10 @@ def broadcast_shapes(*shapes: Any) -> Size:
                 if result[i] != 1:
                     at = f"Mismatching argument at index {given.index(shape)} had {shape}; but expected shape should be broadcastable to "
                     shown = ", ".join(str(list(s)) for s in given)
-                    raise RuntimeError(f"broadcast_shapes: Attempting to broadcast a dimension of length {s} at {i - n}! {at}{result}: Shape "
-                                       f"mismatch: objects cannot be broadcast to a single shape, got {shown}")  # fmt: skip
+                    raise RuntimeError(
+                        f"broadcast_shapes: Attempting to broadcast a dimension of length {s} at {i - n}! {at}{result}: Shape "
+                        f"mismatch: objects cannot be broadcast to a single shape, got {shown}"
+                    )
                 result[i] = s
     return Size(result)
 
@@ -664,8 +723,15 @@ def laid_out_like(input: Tensor, result: Tensor) -> Tensor:
     return contiguous(result, memory_format) if is_contiguous(input, memory_format) else result
 
 
-CONTIGUOUS = Op("contiguous", lambda xp, x: xp.contiguous(x), kind=LINEAR, x=lambda xp, g: g,
-                samples=[Sample(Arg(2, 3)), Sample(Arg())], complex=True, path="Tensor.contiguous")  # fmt: skip
+CONTIGUOUS = Op(
+    "contiguous",
+    lambda xp, x: xp.contiguous(x),
+    kind=LINEAR,
+    x=lambda xp, g: g,
+    samples=[Sample(Arg(2, 3)), Sample(Arg())],
+    complex=True,
+    path="Tensor.contiguous",
+)
 
 
 def is_contiguous(self: Tensor, memory_format: Any = contiguous_format) -> bool:
@@ -711,8 +777,10 @@ def dim_order(self: Tensor, *, ambiguity_check: Any = False) -> tuple[int, ...]:
     if ambiguity_check and (1 in shape or any(a == b for a, b in pairwise(strides))):
         formats = ambiguity_check if isinstance(ambiguity_check, list) else []
         if [is_contiguous(self, f) for f in formats].count(True) != 1:
-            raise RuntimeError("dim_order: The tensor does not have unique dim order, or cannot map to exact one of the given memory "
-                               f"formats. Its shape is {list(shape)}, its strides {list(strides)}")  # fmt: skip
+            raise RuntimeError(
+                "dim_order: The tensor does not have unique dim order, or cannot map to exact one of the given memory "
+                f"formats. Its shape is {list(shape)}, its strides {list(strides)}"
+            )
     if not is_contiguous(self):
         if is_contiguous(self, channels_last):
             return (0, 2, 3, 1)

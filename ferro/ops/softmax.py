@@ -23,9 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["gumbel_softmax", "log_softmax", "softmax", "softmin"]
 
-_SAMPLES = [Sample(Arg(5), 0), Sample(Arg(3, 4), 1), Sample(Arg(3, 4), 0), Sample(Arg(2, 3, 2), -2), Sample(Arg(), 0),
-            Sample(Arg(0, 3), 1), Sample(Arg(3, 0), 1), Sample(Arg(2, 3, low=900, high=1000), 1),
-            Sample(Arg(2, 3), 1, dtype=dtypes.float64)]  # fmt: skip
+_SAMPLES = [
+    Sample(Arg(5), 0),
+    Sample(Arg(3, 4), 1),
+    Sample(Arg(3, 4), 0),
+    Sample(Arg(2, 3, 2), -2),
+    Sample(Arg(), 0),
+    Sample(Arg(0, 3), 1),
+    Sample(Arg(3, 0), 1),
+    Sample(Arg(2, 3, low=900, high=1000), 1),
+    Sample(Arg(2, 3), 1, dtype=dtypes.float64),
+]
 
 
 _PLAIN = (dtypes.float32.np, dtypes.float64.np)
@@ -83,8 +91,14 @@ def softmax(
     return result if out is None else into("softmax", out, result)
 
 
-SOFTMAX = Op("softmax", lambda xp, x, /, dim: xp.softmax(x, dim), x=lambda xp, g, out, dim: xp.softmax_vjp(g, out, dim),
-             weight=3.0, samples=_SAMPLES, layout=DENSE)  # fmt: skip
+SOFTMAX = Op(
+    "softmax",
+    lambda xp, x, /, dim: xp.softmax(x, dim),
+    x=lambda xp, g, out, dim: xp.softmax_vjp(g, out, dim),
+    weight=3.0,
+    samples=_SAMPLES,
+    layout=DENSE,
+)
 declare("nn.functional.softmax", _SAMPLES)
 singular(
     "softmax",
@@ -125,8 +139,14 @@ def log_softmax(
     return result if out is None else into("log_softmax", out, result)
 
 
-LOG_SOFTMAX = Op("log_softmax", lambda xp, x, /, dim: xp.log_softmax(x, dim),
-                 x=lambda xp, g, out, dim: xp.log_softmax_vjp(g, out, dim), weight=3.0, samples=_SAMPLES, layout=DENSE)  # fmt: skip
+LOG_SOFTMAX = Op(
+    "log_softmax",
+    lambda xp, x, /, dim: xp.log_softmax(x, dim),
+    x=lambda xp, g, out, dim: xp.log_softmax_vjp(g, out, dim),
+    weight=3.0,
+    samples=_SAMPLES,
+    layout=DENSE,
+)
 declare("nn.functional.log_softmax", _SAMPLES)
 
 
@@ -155,8 +175,9 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 declare("nn.functional.softmin", _SAMPLES)
 
 
-def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1, *,
-                   generator: Any = None) -> Tensor:  # fmt: skip
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1, *, generator: Any = None
+) -> Tensor:
     """A sample of the relaxed categorical distribution: softmax((logits + Gumbel noise) / tau).
 
     - `logits` (Tensor): (..., C), not normalised

@@ -125,19 +125,41 @@ def _solve_vjp(xp: Any, g: Any, needs: tuple, a: Any, result: Any, lu: Any, pivo
     return (-xp.matmul(gb, xh) if left else -xp.matmul(xh, gb)), gb
 
 
-_SYSTEMS = [Sample(Arg(3, 3, make=regular), Arg(3, 2)), Sample(Arg(3, 3, make=regular), Arg(3)),
-            Sample(Arg(2, 2, 2, make=regular), Arg(2, 2)), Sample(Arg(2, 3, 3, make=regular), Arg(2, 3)),
-            Sample(Arg(3, 3, make=regular), Arg(2, 3), left=False), Sample(Arg(2, 2, make=regular), Arg(3, 2, 1)),
-            Sample(Arg(2, 1, 2, 2, make=regular), Arg(3, 2, 2)), Sample(Arg(0, 0), Arg(0, 2)),
-            Sample(Arg(0, 2, 2), Arg(2, 1)), Sample(Arg(2, 2, make=regular), Arg(2, 0)),
-            Sample(Arg(33, 33, make=near_identity), Arg(33, 1))]  # fmt: skip
+_SYSTEMS = [
+    Sample(Arg(3, 3, make=regular), Arg(3, 2)),
+    Sample(Arg(3, 3, make=regular), Arg(3)),
+    Sample(Arg(2, 2, 2, make=regular), Arg(2, 2)),
+    Sample(Arg(2, 3, 3, make=regular), Arg(2, 3)),
+    Sample(Arg(3, 3, make=regular), Arg(2, 3), left=False),
+    Sample(Arg(2, 2, make=regular), Arg(3, 2, 1)),
+    Sample(Arg(2, 1, 2, 2, make=regular), Arg(3, 2, 2)),
+    Sample(Arg(0, 0), Arg(0, 2)),
+    Sample(Arg(0, 2, 2), Arg(2, 1)),
+    Sample(Arg(2, 2, make=regular), Arg(2, 0)),
+    Sample(Arg(33, 33, make=near_identity), Arg(33, 1)),
+]
 
-SOLVE_EX = Op("linalg.solve_ex", lambda xp, a, b, /, left: xp.solve_lu(a, b, left), outputs=("result", "info"),
-              nondiff=("info",), aux=("lu", "pivots"), vjp=_solve_vjp, diff=("a", "b"), weight=100.0,
-              samples=_SYSTEMS, complex=True)  # fmt: skip
+SOLVE_EX = Op(
+    "linalg.solve_ex",
+    lambda xp, a, b, /, left: xp.solve_lu(a, b, left),
+    outputs=("result", "info"),
+    nondiff=("info",),
+    aux=("lu", "pivots"),
+    vjp=_solve_vjp,
+    diff=("a", "b"),
+    weight=100.0,
+    samples=_SYSTEMS,
+    complex=True,
+)
 # (an output less is a quarter of the time of a small system)
-SOLVE = Op("linalg.solve", lambda xp, a, b, /, left: xp.solve(a, b, left), aux=("lu", "pivots"), diff=("a", "b"), weight=100.0,
-           vjp=lambda xp, g, needs, a, out, lu, pivots, left: _solve_vjp(xp, g, needs, a, out, lu, pivots, left))  # fmt: skip
+SOLVE = Op(
+    "linalg.solve",
+    lambda xp, a, b, /, left: xp.solve(a, b, left),
+    aux=("lu", "pivots"),
+    diff=("a", "b"),
+    weight=100.0,
+    vjp=lambda xp, g, needs, a, out, lu, pivots, left: _solve_vjp(xp, g, needs, a, out, lu, pivots, left),
+)
 declare("linalg.solve", _SYSTEMS, complex=True)
 
 
@@ -145,8 +167,9 @@ declare("linalg.solve", _SYSTEMS, complex=True)
 
 
 @in_full_precision
-def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False,
-                     out: Tensor | None = None) -> Tensor:  # fmt: skip
+def solve_triangular(
+    A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Tensor | None = None
+) -> Tensor:
     """The solution X of A X = B by substitution. dX = A⁻¹ (dB - dA X), dA a triangle.
 
     - `A` (Tensor): (..., n, n), of which only one triangle is read
@@ -188,22 +211,38 @@ def _solve_tri_vjp(xp: Any, g: Any, needs: tuple, a: Any, out: Any, upper: bool,
     return (xp.triu(ga, int(unit)) if upper else xp.tril(ga, -int(unit))), gb
 
 
-SOLVE_TRI = Op("linalg.solve_triangular",
-               lambda xp, a, b, /, upper, left, unit: xp.solve_tri(a, b, upper, left, unit),
-               vjp=_solve_tri_vjp, diff=("a", "b"), weight=50.0, complex=True,
-               samples=[Sample(Arg(3, 3, make=regular), Arg(3, 2), upper=True), Sample(Arg(3, 3, make=regular), Arg(3, 2), upper=False),
-                        Sample(Arg(3, 3, make=regular), Arg(2, 3), upper=True, left=False),
-                        Sample(Arg(3, 3, make=regular), Arg(2, 3), upper=False, left=False),
-                        Sample(Arg(2, 3, 3, make=regular), Arg(3, 2), upper=True, unitriangular=True),
-                        Sample(Arg(3, 3, make=regular), Arg(2, 2, 3), upper=False, left=False, unitriangular=True),
-                        Sample(Arg(2, 2, make=regular), Arg(3, 2, 2), upper=False), Sample(Arg(0, 0), Arg(0, 2), upper=True),
-                        Sample(Arg(0, 2, 2), Arg(2, 1), upper=False),
-                        Sample(Arg(33, 33, make=near_identity), Arg(33, 1), upper=True)])  # fmt: skip
+SOLVE_TRI = Op(
+    "linalg.solve_triangular",
+    lambda xp, a, b, /, upper, left, unit: xp.solve_tri(a, b, upper, left, unit),
+    vjp=_solve_tri_vjp,
+    diff=("a", "b"),
+    weight=50.0,
+    complex=True,
+    samples=[
+        Sample(Arg(3, 3, make=regular), Arg(3, 2), upper=True),
+        Sample(Arg(3, 3, make=regular), Arg(3, 2), upper=False),
+        Sample(Arg(3, 3, make=regular), Arg(2, 3), upper=True, left=False),
+        Sample(Arg(3, 3, make=regular), Arg(2, 3), upper=False, left=False),
+        Sample(Arg(2, 3, 3, make=regular), Arg(3, 2), upper=True, unitriangular=True),
+        Sample(Arg(3, 3, make=regular), Arg(2, 2, 3), upper=False, left=False, unitriangular=True),
+        Sample(Arg(2, 2, make=regular), Arg(3, 2, 2), upper=False),
+        Sample(Arg(0, 0), Arg(0, 2), upper=True),
+        Sample(Arg(0, 2, 2), Arg(2, 1), upper=False),
+        Sample(Arg(33, 33, make=near_identity), Arg(33, 1), upper=True),
+    ],
+)
 
 
 @in_full_precision
-def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False,
-                     *, out: Any = None) -> return_types.triangular_solve:  # fmt: skip
+def triangular_solve(
+    input: Tensor,
+    A: Tensor,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+    *,
+    out: Any = None,
+) -> return_types.triangular_solve:
     """X with A X = B, and a copy of A: the older form of `linalg.solve_triangular`, (solution, cloned_coefficient).
 
     - `input` (Tensor): B, (..., n, k)
@@ -233,9 +272,16 @@ def triangular_solve(input: Tensor, A: Tensor, upper: bool = True, transpose: bo
     return named(name, return_types.triangular_solve, (solution, copy), out)
 
 
-declare("triangular_solve", [Sample(Arg(3, 2), Arg(3, 3, make=regular)), Sample(Arg(2, 3, 1), Arg(3, 3, make=regular), upper=False),
-                             Sample(Arg(3, 2), Arg(3, 3, make=regular), transpose=True),
-                             Sample(Arg(2, 1), Arg(3, 2, 2, make=regular), False, True, True)], complex=True)  # fmt: skip
+declare(
+    "triangular_solve",
+    [
+        Sample(Arg(3, 2), Arg(3, 3, make=regular)),
+        Sample(Arg(2, 3, 1), Arg(3, 3, make=regular), upper=False),
+        Sample(Arg(3, 2), Arg(3, 3, make=regular), transpose=True),
+        Sample(Arg(2, 1), Arg(3, 2, 2, make=regular), False, True, True),
+    ],
+    complex=True,
+)
 
 
 # -- inverses ----------------------------------------------------------------------------------------------------------
@@ -277,23 +323,47 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> return_
     return named("linalg.inv_ex", return_types.linalg_inv_ex, (result, info), out)
 
 
-_REGULAR = [Sample(Arg(3, 3, make=regular)), Sample(Arg(2, 2, 2, make=regular)), Sample(Arg(0, 2, 2)), Sample(Arg(0, 0)),
-            Sample(Arg(1, 1, make=regular))]  # fmt: skip
+_REGULAR = [
+    Sample(Arg(3, 3, make=regular)),
+    Sample(Arg(2, 2, 2, make=regular)),
+    Sample(Arg(0, 2, 2)),
+    Sample(Arg(0, 0)),
+    Sample(Arg(1, 1, make=regular)),
+]
 
-INV_EX = Op("linalg.inv_ex", lambda xp, x: xp.inv_ex(x), outputs=("inverse", "info"), nondiff=("info",), weight=100.0,
-            x=lambda xp, g, inverse: -xp.matmul(adjoint(inverse), xp.matmul(g, adjoint(inverse))),
-            samples=_REGULAR, complex=True)  # fmt: skip
-INV = Op("linalg.inv", lambda xp, x: xp.inv(x), weight=100.0,
-         x=lambda xp, g, out: -xp.matmul(adjoint(out), xp.matmul(g, adjoint(out))))  # fmt: skip
+INV_EX = Op(
+    "linalg.inv_ex",
+    lambda xp, x: xp.inv_ex(x),
+    outputs=("inverse", "info"),
+    nondiff=("info",),
+    weight=100.0,
+    x=lambda xp, g, inverse: -xp.matmul(adjoint(inverse), xp.matmul(g, adjoint(inverse))),
+    samples=_REGULAR,
+    complex=True,
+)
+INV = Op(
+    "linalg.inv",
+    lambda xp, x: xp.inv(x),
+    weight=100.0,
+    x=lambda xp, g, out: -xp.matmul(adjoint(out), xp.matmul(g, adjoint(out))),
+)
 INV.backward_name, SOLVE.backward_name = INV_EX.backward_name, SOLVE_EX.backward_name  # as in PyTorch
 declare("linalg.inv", _REGULAR, complex=True)
 declare("inverse", _REGULAR, complex=True)
 
 
-singular("linalg.inv_ex", "a singular matrix", Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]])),
-         "there is no inverse: inf and nan (linalg.inv raises LinAlgError)")  # fmt: skip
-singular("linalg.solve_ex", "a singular matrix", Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]]), Arg(values=[1.0, 0.0])),
-         "there is no solution: inf and nan (linalg.solve raises LinAlgError)")  # fmt: skip
+singular(
+    "linalg.inv_ex",
+    "a singular matrix",
+    Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]])),
+    "there is no inverse: inf and nan (linalg.inv raises LinAlgError)",
+)
+singular(
+    "linalg.solve_ex",
+    "a singular matrix",
+    Sample(Arg(values=[[1.0, 2.0], [2.0, 4.0]]), Arg(values=[1.0, 0.0])),
+    "there is no solution: inf and nan (linalg.solve raises LinAlgError)",
+)
 
 
 def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
@@ -336,8 +406,12 @@ def matrix_power(input: Tensor, n: int, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into(name, out, result)
 
 
-_POWERS = [*[Sample(Arg(3, 3, make=regular), n) for n in (1, 2, 3, 5, -1, -2, -5)], Sample(Arg(2, 2, 2), 3),
-           Sample(Arg(2, 0, 0), 2), Sample(Arg(2, 0, 0), -2)]  # fmt: skip
+_POWERS = [
+    *[Sample(Arg(3, 3, make=regular), n) for n in (1, 2, 3, 5, -1, -2, -5)],
+    Sample(Arg(2, 2, 2), 3),
+    Sample(Arg(2, 0, 0), 2),
+    Sample(Arg(2, 0, 0), -2),
+]
 declare("linalg.matrix_power", _POWERS, complex=True)
 declare("matrix_power", _POWERS[:3], complex=True)
 

@@ -24,11 +24,13 @@ def sparse_mm(values: Tensor, y: Tensor, rows: Any, columns: Any, count: int) ->
 
 
 SPARSE_MM = Op(
-    "sparse_mm", kind=MULTILINEAR, weight=20.0,
+    "sparse_mm",
+    kind=MULTILINEAR,
+    weight=20.0,
     forward=lambda xp, values, y, /, rows, columns, count: xp.sparse_mm(values, y, rows, columns, count),
     values=lambda xp, g, y, rows, columns: xp.sampled_mm(g, y.conj(), rows, columns),
     y=lambda xp, g, values, y_shape, rows, columns: xp.sparse_mm(values.conj(), g, columns, rows, y_shape[0]),
-)  # fmt: skip
+)
 
 
 def sampled_mm(x: Tensor, y: Tensor, rows: Any, columns: Any) -> Tensor:
@@ -37,8 +39,10 @@ def sampled_mm(x: Tensor, y: Tensor, rows: Any, columns: Any) -> Tensor:
 
 
 SAMPLED_MM = Op(
-    "sampled_mm", kind=MULTILINEAR, weight=20.0,
+    "sampled_mm",
+    kind=MULTILINEAR,
+    weight=20.0,
     forward=lambda xp, x, y, /, rows, columns: xp.sampled_mm(x, y, rows, columns),
     x=lambda xp, g, y, x_shape, rows, columns: xp.sparse_mm(g, y.conj(), rows, columns, x_shape[0]),
     y=lambda xp, g, x, y_shape, rows, columns: xp.sparse_mm(g, x.conj(), columns, rows, y_shape[0]),
-)  # fmt: skip
+)

@@ -10,9 +10,7 @@ from ferro.core.apply import apply, binary, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.samples import Arg, Sample, declare
-from ferro.core.samples import binary as pairs
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
 from ferro.ops.arithmetic import some_tensor
 from ferro.ops.exponential import real_operands
 
@@ -41,9 +39,15 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERF, input, out)
 
 
-ERF = Op("erf", lambda xp, x: xp.erf(x), floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, x: xp.once(_erf_slope, g, x, kernel="erf_vjp"), weight=8.0,
-         samples=points(-2, 2, 0.0, 6.0, -6.0, INF))  # fmt: skip
+ERF = Op(
+    "erf",
+    lambda xp, x: xp.erf(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.once(_erf_slope, g, x, kernel="erf_vjp"),
+    weight=8.0,
+    samples=unary_samples(-2, 2, 0.0, 6.0, -6.0, INF),
+)
 
 
 def _erf_slope(xp: Any, g: Any, x: Any) -> Any:
@@ -55,9 +59,15 @@ def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERFC, input, out)
 
 
-ERFC = Op("erfc", lambda xp, x: xp.erfc(x), floats=True, kind=ELEMENTWISE,
-          x=lambda xp, g, x: g * xp.exp(-(x * x)) * (-2 / SQRT_PI), weight=8.0,
-          samples=points(-2, 2, 0.0, 6.0, -6.0))  # fmt: skip
+ERFC = Op(
+    "erfc",
+    lambda xp, x: xp.erfc(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.exp(-(x * x)) * (-2 / SQRT_PI),
+    weight=8.0,
+    samples=unary_samples(-2, 2, 0.0, 6.0, -6.0),
+)
 
 
 def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -65,9 +75,16 @@ def erfcx(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERFCX, input, out)
 
 
-ERFCX = Op("erfcx", lambda xp, x: xp.erfcx(x), floats=True, kind=ELEMENTWISE,
-           x=lambda xp, g, x, out: g * (x * out * 2 - 2 / SQRT_PI), weight=20.0, samples=points(-2, 2, 0.0, 6.0),
-           path="special.erfcx")  # fmt: skip
+ERFCX = Op(
+    "erfcx",
+    lambda xp, x: xp.erfcx(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, out: g * (x * out * 2 - 2 / SQRT_PI),
+    weight=20.0,
+    samples=unary_samples(-2, 2, 0.0, 6.0),
+    path="special.erfcx",
+)
 
 
 def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -75,9 +92,15 @@ def erfinv(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERFINV, input, out)
 
 
-ERFINV = Op("erfinv", lambda xp, x: xp.erfinv(x), floats=True, kind=ELEMENTWISE,
-            x=lambda xp, g, out: g * xp.exp(out * out) * (SQRT_PI / 2), weight=20.0,
-            samples=points(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False))  # fmt: skip
+ERFINV = Op(
+    "erfinv",
+    lambda xp, x: xp.erfinv(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: g * xp.exp(out * out) * (SQRT_PI / 2),
+    weight=20.0,
+    samples=unary_samples(-0.9, 0.9, 0.0, 1.0, -1.0, 2.0, smooth=False),
+)
 
 
 def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -85,9 +108,16 @@ def ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(NDTR, input, out)
 
 
-NDTR = Op("ndtr", lambda xp, x: xp.ndtr(x), floats=True, kind=ELEMENTWISE,
-          x=lambda xp, g, x: g * xp.exp(x * x * -0.5) * (1 / SQRT_2PI), weight=8.0, samples=points(-2, 2, 0.0),
-          path="special.ndtr")  # fmt: skip
+NDTR = Op(
+    "ndtr",
+    lambda xp, x: xp.ndtr(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.exp(x * x * -0.5) * (1 / SQRT_2PI),
+    weight=8.0,
+    samples=unary_samples(-2, 2, 0.0),
+    path="special.ndtr",
+)
 
 
 def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -95,9 +125,16 @@ def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(LOG_NDTR, input, out)
 
 
-LOG_NDTR = Op("log_ndtr", lambda xp, x: xp.log_ndtr(x), floats=True, kind=ELEMENTWISE,
-              x=lambda xp, g, x: g / xp.erfcx(x * -math.sqrt(0.5)) * math.sqrt(2 / math.pi),
-              weight=20.0, samples=points(-2, 2, 0.0, -30.0), path="special.log_ndtr")  # fmt: skip
+LOG_NDTR = Op(
+    "log_ndtr",
+    lambda xp, x: xp.log_ndtr(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g / xp.erfcx(x * -math.sqrt(0.5)) * math.sqrt(2 / math.pi),
+    weight=20.0,
+    samples=unary_samples(-2, 2, 0.0, -30.0),
+    path="special.log_ndtr",
+)
 
 
 def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -105,9 +142,16 @@ def ndtri(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(NDTRI, input, out)
 
 
-NDTRI = Op("ndtri", lambda xp, x: xp.ndtri(x), floats=True, kind=ELEMENTWISE,
-           x=lambda xp, g, out: g * xp.exp(out * out * 0.5) * SQRT_2PI, weight=20.0,
-           samples=points(0.05, 0.95, 0.0, 1.0, 2.0, smooth=False), path="special.ndtri")  # fmt: skip
+NDTRI = Op(
+    "ndtri",
+    lambda xp, x: xp.ndtri(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: g * xp.exp(out * out * 0.5) * SQRT_2PI,
+    weight=20.0,
+    samples=unary_samples(0.05, 0.95, 0.0, 1.0, 2.0, smooth=False),
+    path="special.ndtri",
+)
 
 
 # -- entropies ---------------------------------------------------------------------------------------------------------
@@ -118,8 +162,16 @@ def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ENTR, input, out)
 
 
-ENTR = Op("entr", lambda xp, x: xp.entr(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: -(g * (xp.log(x) + 1)),
-          weight=4.0, samples=points(0.1, 3.0, 0.0, -1.0, 1.0, NAN, smooth=False), path="special.entr")  # fmt: skip
+ENTR = Op(
+    "entr",
+    lambda xp, x: xp.entr(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: -(g * (xp.log(x) + 1)),
+    weight=4.0,
+    samples=unary_samples(0.1, 3.0, 0.0, -1.0, 1.0, NAN, smooth=False),
+    path="special.entr",
+)
 
 
 def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -133,12 +185,21 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("xlog1py", out, result, input, other)
 
 
-XLOG1PY = Op("xlog1py", lambda xp, x, y: xp.xlog1py(x, y), floats=True, kind=ELEMENTWISE, weight=4.0,
-             x=lambda xp, g, x, y: xp.where((x == 0) & (y <= -1), 0.0, xp.xlog1py(g, y)),
-             y=lambda xp, g, x, y: g * x / (y + 1),
-             samples=[*pairs(-2.0, 2.0, -0.7, 2.0), Sample(2.0, Arg(3, low=-0.5)),
-                      Sample(Arg(values=[0.0, 0.0, 1.0]), Arg(values=[-1.0, -2.0, -1.0]), smooth=False)],
-             path="special.xlog1py")  # fmt: skip
+XLOG1PY = Op(
+    "xlog1py",
+    lambda xp, x, y: xp.xlog1py(x, y),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=4.0,
+    x=lambda xp, g, x, y: xp.where((x == 0) & (y <= -1), 0.0, xp.xlog1py(g, y)),
+    y=lambda xp, g, x, y: g * x / (y + 1),
+    samples=[
+        *binary_samples(-2.0, 2.0, -0.7, 2.0),
+        Sample(2.0, Arg(3, low=-0.5)),
+        Sample(Arg(values=[0.0, 0.0, 1.0]), Arg(values=[-1.0, -2.0, -1.0]), smooth=False),
+    ],
+    path="special.xlog1py",
+)
 
 
 # -- gamma and zeta ----------------------------------------------------------------------------------------------------
@@ -149,8 +210,15 @@ def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(LGAMMA, input, out)
 
 
-LGAMMA = Op("lgamma", lambda xp, x: xp.lgamma(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.digamma(x),
-            weight=20.0, samples=points(0.2, 4.0, -0.5, -1.7, 10.0))  # fmt: skip
+LGAMMA = Op(
+    "lgamma",
+    lambda xp, x: xp.lgamma(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.digamma(x),
+    weight=20.0,
+    samples=unary_samples(0.2, 4.0, -0.5, -1.7, 10.0),
+)
 
 
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -158,9 +226,15 @@ def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(DIGAMMA, input, out)
 
 
-DIGAMMA = Op("digamma", lambda xp, x: xp.digamma(x), floats=True, kind=ELEMENTWISE,
-             x=lambda xp, g, x: g * xp.polygamma(1, x), weight=20.0,
-             samples=points(0.2, 4.0, -0.5, -1.7, 10.0))  # fmt: skip
+DIGAMMA = Op(
+    "digamma",
+    lambda xp, x: xp.digamma(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.polygamma(1, x),
+    weight=20.0,
+    samples=unary_samples(0.2, 4.0, -0.5, -1.7, 10.0),
+)
 
 
 def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -170,9 +244,15 @@ def polygamma(n: int, input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(POLYGAMMA, need_tensor("polygamma", "input", input), out, (int(n),))
 
 
-POLYGAMMA = Op("polygamma", lambda xp, x, /, n: xp.polygamma(n, x), floats=True, kind=ELEMENTWISE,
-               x=lambda xp, g, x, n: g * xp.polygamma(n + 1, x), weight=100.0,
-               samples=[Sample(n, Arg(*s, low=0.3, high=3)) for n in (0, 1, 2, 3) for s in ((), (3, 4))])  # fmt: skip
+POLYGAMMA = Op(
+    "polygamma",
+    lambda xp, x, /, n: xp.polygamma(n, x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x, n: g * xp.polygamma(n + 1, x),
+    weight=100.0,
+    samples=[Sample(n, Arg(*s, low=0.3, high=3)) for n in (0, 1, 2, 3) for s in ((), (3, 4))],
+)
 
 
 def polygamma_method(self: Tensor, n: int) -> Tensor:
@@ -243,12 +323,24 @@ GAMMAS = [
     for a, b in [((3, 4), (3, 4)), ((4,), (3, 1)), ((), ())]
 ]
 
-IGAMMA = Op("igamma", lambda xp, a, x: xp.igamma(a, x), kind=ELEMENTWISE,
-            a=lambda xp, g: no_derivative("igamma", "input"), x=lambda xp, g, a, x: g * _density(xp, a, x),
-            weight=150.0, samples=GAMMAS)  # fmt: skip
-IGAMMAC = Op("igammac", lambda xp, a, x: xp.igammac(a, x), kind=ELEMENTWISE,
-             a=lambda xp, g: no_derivative("igammac", "input"), x=lambda xp, g, a, x: -(g * _density(xp, a, x)),
-             weight=150.0, samples=GAMMAS)  # fmt: skip
+IGAMMA = Op(
+    "igamma",
+    lambda xp, a, x: xp.igamma(a, x),
+    kind=ELEMENTWISE,
+    a=lambda xp, g: no_derivative("igamma", "input"),
+    x=lambda xp, g, a, x: g * _density(xp, a, x),
+    weight=150.0,
+    samples=GAMMAS,
+)
+IGAMMAC = Op(
+    "igammac",
+    lambda xp, a, x: xp.igammac(a, x),
+    kind=ELEMENTWISE,
+    a=lambda xp, g: no_derivative("igammac", "input"),
+    x=lambda xp, g, a, x: -(g * _density(xp, a, x)),
+    weight=150.0,
+    samples=GAMMAS,
+)
 
 
 def zeta(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -259,15 +351,21 @@ def zeta(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("zeta", out, result, input, other)
 
 
-ZETA = Op("zeta", lambda xp, x, y: xp.zeta(x, y), floats=True, kind=ELEMENTWISE,
-          x=lambda xp, g: no_derivative("zeta", "input"),
-          y=lambda xp, g, x, y: -(g * x * xp.zeta(x + 1, y)), weight=200.0,
-          samples=[Sample(Arg(*a, low=1.5, high=4, grad=False),
-                          Arg(*b,
-                              low=0.5,
-                              high=3)) for a, b in [((3, 4), (4,)), ((), ()),
-                                                    ((2,), ())]] + [Sample(2.5, Arg(3, low=0.5, high=3))],
-          path="special.zeta")  # fmt: skip
+ZETA = Op(
+    "zeta",
+    lambda xp, x, y: xp.zeta(x, y),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g: no_derivative("zeta", "input"),
+    y=lambda xp, g, x, y: -(g * x * xp.zeta(x + 1, y)),
+    weight=200.0,
+    samples=[
+        Sample(Arg(*a, low=1.5, high=4, grad=False), Arg(*b, low=0.5, high=3))
+        for a, b in [((3, 4), (4,)), ((), ()), ((2,), ())]
+    ]
+    + [Sample(2.5, Arg(3, low=0.5, high=3))],
+    path="special.zeta",
+)
 
 gammaln, gammainc, gammaincc, psi, multigammaln = lgamma, igamma, igammac, digamma, mvlgamma
 

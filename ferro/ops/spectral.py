@@ -147,8 +147,11 @@ def _svd_x(xp: Any, g: Any, U: Any, S: Any, Vh: Any, full: bool) -> Any:
     v1h = Vh if not full else Vh[..., :k, :]
     if gu is None and gv is None:
         return xp.matmul(u1 * gs[..., None, :], v1h)
-    core = _turning(xp, S, *[None if h is None else xp.matmul(adjoint(w), h[..., :k] if full else h)
-                             for w, h in ((u1, gu), (v1, gv))])  # fmt: skip
+    core = _turning(
+        xp,
+        S,
+        *[None if h is None else xp.matmul(adjoint(w), h[..., :k] if full else h) for w, h in ((u1, gu), (v1, gv))],
+    )
     if gs is not None:
         core = core + diagonal_matrix(xp, gs)
     result = xp.matmul(xp.matmul(u1, core), v1h)
@@ -186,8 +189,9 @@ SVD = Op(
     "linalg.svd", lambda xp, x, /, full: xp.svd_factors(x, full), outputs=("U", "S", "Vh"), x=_svd_x, weight=1000.0
 )
 # The signs of singular vectors are LAPACK's, which PyTorch need not share; phases are no subject of the tests.
-declare("linalg.svd", [Sample(a, False) for a in MATRICES],
-        reference=lambda a: tuple(np.linalg.svd(a, full_matrices=False)))  # fmt: skip
+declare(
+    "linalg.svd", [Sample(a, False) for a in MATRICES], reference=lambda a: tuple(np.linalg.svd(a, full_matrices=False))
+)
 
 
 @in_full_precision
@@ -292,16 +296,32 @@ def nuclear_norm_of(x: Tensor) -> Tensor:
     return unary(NUCLEAR_NORM, x)
 
 
-NUCLEAR_NORM = Op("nuclear_norm", lambda xp, x: xp.nuclear_norm(x), weight=1000.0,
-                  x=lambda xp, g, x: g[..., None, None] * xp.polar_factor(x))  # fmt: skip
+NUCLEAR_NORM = Op(
+    "nuclear_norm",
+    lambda xp, x: xp.nuclear_norm(x),
+    weight=1000.0,
+    x=lambda xp, g, x: g[..., None, None] * xp.polar_factor(x),
+)
 
 
-singular("linalg.svdvals", "the zero matrix", Sample(Arg(values=[[0.0, 0.0], [0.0, 0.0]])),
-         "of the subgradients the smallest, as for abs at 0")  # fmt: skip
-singular("linalg.svdvals", "two equal singular values", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
-         "first: the gradient for one choice of singular vectors; second: these are no functions of the matrix")  # fmt: skip
-singular("linalg.svd", "two equal singular values", Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
-         "the singular vectors are not continuous there: no finite number would be right")  # fmt: skip
+singular(
+    "linalg.svdvals",
+    "the zero matrix",
+    Sample(Arg(values=[[0.0, 0.0], [0.0, 0.0]])),
+    "of the subgradients the smallest, as for abs at 0",
+)
+singular(
+    "linalg.svdvals",
+    "two equal singular values",
+    Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
+    "first: the gradient for one choice of singular vectors; second: these are no functions of the matrix",
+)
+singular(
+    "linalg.svd",
+    "two equal singular values",
+    Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
+    "the singular vectors are not continuous there: no finite number would be right",
+)
 
 
 # -- randomised decompositions -----------------------------------------------------------------------------------------

@@ -53,16 +53,28 @@ def _weights(name: str, window: Any, n: int, length: int) -> Any:
             return None
         window = wrap(np.ones(length, np.float32))
     elif need_tensor(name, "window", window)._data.shape != (length,):
-        raise RuntimeError(f"{name}: expected a 1D window tensor of size equal to win_length={length}, but got window with "
-                           f"size {list(window._data.shape)}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: expected a 1D window tensor of size equal to win_length={length}, but got window with "
+            f"size {list(window._data.shape)}"
+        )
     left = (n - length) // 2
     return constant_pad(window, ((left, n - length - left),), 0) if length < n else window
 
 
 @in_full_precision
-def stft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
-         center: bool = True, pad_mode: str = "reflect", normalized: bool = False, onesided: bool | None = None,
-         return_complex: bool | None = None, align_to_window: bool | None = None) -> Tensor:  # fmt: skip
+def stft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Tensor:
     """The Fourier transforms of frames of a signal times a window: X[k, t] = Σ_j w_j x_(t hop + j) exp(-2πi jk/n).
 
     - `input` (Tensor): (L) or (B, L)
@@ -128,8 +140,10 @@ def _padded(x: Any, n: int, length: int, center: bool, mode: str, align: bool) -
             x = pad(reshape(x, (1,) * (3 - len(shape)) + tuple(shape)), (n // 2, n // 2), mode)
         except RuntimeError as e:
             if mode == "reflect" and n // 2 >= size:
-                raise RuntimeError(f"stft: a signal of {size} elements is too short for frames of n_fft={n} with center=True: "
-                                   f"pad_mode 'reflect' needs more than n_fft // 2 elements") from e  # fmt: skip
+                raise RuntimeError(
+                    f"stft: a signal of {size} elements is too short for frames of n_fft={n} with center=True: "
+                    f"pad_mode 'reflect' needs more than n_fft // 2 elements"
+                ) from e
             raise
         x = reshape(x, x._data.shape[3 - len(shape) :])
     elif align and length <= size:
@@ -142,9 +156,18 @@ def _padded(x: Any, n: int, length: int, center: bool, mode: str, align: bool) -
     return x
 
 
-def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Tensor | None = None,
-          center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
-          return_complex: bool = False) -> Tensor:  # fmt: skip
+def istft(
+    input: Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Tensor:
     """The signal whose :func:`stft` comes closest to `input` in the sense of least squares: Σ_t w y_t / Σ_t w².
 
     - `input` (Tensor): (frequencies, frames) or (B, frequencies, frames), complex
@@ -173,8 +196,10 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
     name = "istft"
     shape = need_tensor(name, "input", input)._data.shape
     if input._data.dtype not in COMPLEX:
-        raise RuntimeError(f"{name} requires a complex-valued input tensor matching the output from stft with return_complex=True, "
-                           f"got {input.dtype}")  # fmt: skip
+        raise RuntimeError(
+            f"{name} requires a complex-valued input tensor matching the output from stft with return_complex=True, "
+            f"got {input.dtype}"
+        )
     if len(shape) not in (2, 3):
         raise RuntimeError(f"{name}: expected a tensor with 2 or 3 dimensions, but got shape {list(shape)}")
     if not input._data.size:
@@ -187,8 +212,10 @@ def istft(input: Tensor, n_fft: int, hop_length: int | None = None, win_length: 
     onesided = shape[-2] != n if onesided is None else onesided
     bins = n // 2 + 1 if onesided else n
     if shape[-2] != bins:
-        raise RuntimeError(f"{name}: expected the frequency dimension of the input tensor to be {bins} with n_fft={n} and "
-                           f"onesided={onesided}, but got {shape[-2]}")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: expected the frequency dimension of the input tensor to be {bins} with n_fft={n} and "
+            f"onesided={onesided}, but got {shape[-2]}"
+        )
     if return_complex and onesided:
         raise RuntimeError(f"{name}: Cannot have onesided output if window or input is complex")
     weights = _weights(name, window, n, wide)
@@ -220,29 +247,43 @@ def _overlapped(y: Any, weights: Any, hop: int, center: bool, length: int | None
     end = start + length if length is not None else whole - start
     signal, envelope = signal[..., start:end], envelope[start:end]
     if not envelope._data.size:
-        raise RuntimeError(f"istft: nothing is left of {frames} frames of n_fft={n} elements, hop_length={hop}, with center={center} and "
-                           f"length={length}")  # fmt: skip
+        raise RuntimeError(
+            f"istft: nothing is left of {frames} frames of n_fft={n} elements, hop_length={hop}, with center={center} and "
+            f"length={length}"
+        )
     smallest = abs(envelope._data).min()
     if smallest < SMALLEST:
-        raise RuntimeError(f"istft: window overlap add min: the squared windows must not sum to zero anywhere, but their sum falls to "
-                           f"{smallest:.3g}; use a smaller hop_length than {hop}, or a window without zeros")  # fmt: skip
+        raise RuntimeError(
+            f"istft: window overlap add min: the squared windows must not sum to zero anywhere, but their sum falls to "
+            f"{smallest:.3g}; use a smaller hop_length than {hop}, or a window without zeros"
+        )
     signal = signal / envelope
     if end > whole:
-        warnings.warn("istft: The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. "
-                      "Please check your center and hop_length settings", UserWarning, stacklevel=3)  # fmt: skip
+        warnings.warn(
+            "istft: The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. "
+            "Please check your center and hop_length settings",
+            UserWarning,
+            stacklevel=3,
+        )
         signal = constant_pad(signal, ((0, 0),) * len(batch) + ((0, end - whole),), 0)
     return signal
 
 
 _LONG = Arg(2, 12)
 _WINDOW = Arg(4, low=0.5, high=1.0)
-declare("stft", [
-    Sample(Arg(10), 4, return_complex=True), Sample(_LONG, 4, 2, return_complex=True),
-    Sample(_LONG, 5, 2, 4, _WINDOW, center=False, normalized=True, return_complex=True),
-    Sample(_LONG, 6, 1, 4, _WINDOW, pad_mode="constant", onesided=False, return_complex=True),
-    Sample(_LONG, 5, 2, 4, _WINDOW, return_complex=False), Sample(_LONG, 6, 3, 4, pad_mode="replicate", return_complex=True),
-    Sample(_LONG, 6, 2, 4, _WINDOW, center=False, align_to_window=True, return_complex=True),
-], complex=True)  # fmt: skip
+declare(
+    "stft",
+    [
+        Sample(Arg(10), 4, return_complex=True),
+        Sample(_LONG, 4, 2, return_complex=True),
+        Sample(_LONG, 5, 2, 4, _WINDOW, center=False, normalized=True, return_complex=True),
+        Sample(_LONG, 6, 1, 4, _WINDOW, pad_mode="constant", onesided=False, return_complex=True),
+        Sample(_LONG, 5, 2, 4, _WINDOW, return_complex=False),
+        Sample(_LONG, 6, 3, 4, pad_mode="replicate", return_complex=True),
+        Sample(_LONG, 6, 2, 4, _WINDOW, center=False, align_to_window=True, return_complex=True),
+    ],
+    complex=True,
+)
 
 
 class SpectrogramMethods:

@@ -70,8 +70,11 @@ def cov(
             raise RuntimeError("cov(): weights sum to zero, can't be normalized")
     freedom = total - (correction if a is None or not correction else correction * (w * a).sum() / total)
     if (freedom._data if w is not None else freedom) <= 0:
-        warnings.warn("cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
-                      UserWarning, stacklevel=2)  # fmt: skip
+        warnings.warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+            UserWarning,
+            stacklevel=2,
+        )
         freedom = 0
     mean = (x if w is None else x * w).sum(1) / total
     x = x - reshape(mean, (-1, 1))
@@ -109,8 +112,10 @@ def _observation_weights(argument: str, weights: Any, n: int) -> Any:
     if dtype.category != category:
         raise RuntimeError(f"cov(): expected {argument} to have {kind} dtype but got {argument} with {dtype} dtype")
     if a.size != n:
-        raise RuntimeError(f"cov(): expected {argument} to have the same numel as there are observations in the input but got "
-                           f"{a.size} != {n}")  # fmt: skip
+        raise RuntimeError(
+            f"cov(): expected {argument} to have the same numel as there are observations in the input but got "
+            f"{a.size} != {n}"
+        )
     if plain(a < 0).any():
         raise RuntimeError(f"cov(): {argument} cannot be negative, got {plain(a).min()}")
     return weights
@@ -141,11 +146,20 @@ def corrcoef(input: Tensor) -> Tensor:
 
 
 _WEIGHTS = Arg(5, low=0.2, high=2.0)
-declare("cov", [
-    Sample(Arg(3, 5)), Sample(Arg(5)), Sample(Arg(3, 5), correction=0, fweights=Arg(5, dtype="int64", low=1, high=4)),
-    Sample(Arg(3, 5), aweights=_WEIGHTS, complex=False), Sample(Arg(5), correction=0, aweights=_WEIGHTS, complex=False),
-    Sample(Arg(2, 5), fweights=Arg(5, dtype="int32", low=1, high=4), aweights=_WEIGHTS, complex=False), Sample(Arg(0, 3)), Sample(Arg(1, 4)),
-], complex=True)  # fmt: skip
+declare(
+    "cov",
+    [
+        Sample(Arg(3, 5)),
+        Sample(Arg(5)),
+        Sample(Arg(3, 5), correction=0, fweights=Arg(5, dtype="int64", low=1, high=4)),
+        Sample(Arg(3, 5), aweights=_WEIGHTS, complex=False),
+        Sample(Arg(5), correction=0, aweights=_WEIGHTS, complex=False),
+        Sample(Arg(2, 5), fweights=Arg(5, dtype="int32", low=1, high=4), aweights=_WEIGHTS, complex=False),
+        Sample(Arg(0, 3)),
+        Sample(Arg(1, 4)),
+    ],
+    complex=True,
+)
 declare(
     "corrcoef", [Sample(Arg(3, 5)), Sample(Arg(2, 3)), Sample(Arg(0, 3)), Sample(Arg(5), smooth=False)], complex=True
 )
@@ -188,27 +202,37 @@ def gradient(input: Tensor, *, spacing: Any = None, dim: Any = None, edge_order:
         if d in dims[:i]:
             raise RuntimeError(f"gradient: dim {d} appears multiple times in the list of dims {dims}")
         if a.shape[d] <= edge_order:
-            raise RuntimeError(f"torch.gradient expected each dimension size to be at least edge_order+1, {edge_order + 1}; got "
-                               f"{list(a.shape)} and dim {d}")  # fmt: skip
+            raise RuntimeError(
+                f"torch.gradient expected each dimension size to be at least edge_order+1, {edge_order + 1}; got "
+                f"{list(a.shape)} and dim {d}"
+            )
     steps = _steps(spacing, dims, a)
-    return tuple([(_even if isinstance(h, (int, float, complex)) else _uneven)(input, d, h, edge_order)
-                  for d, h in zip(dims, steps, strict=True)])  # fmt: skip
+    return tuple(
+        [
+            (_even if isinstance(h, (int, float, complex)) else _uneven)(input, d, h, edge_order)
+            for d, h in zip(dims, steps, strict=True)
+        ]
+    )
 
 
 def _steps(spacing: Any, dims: list, a: Any) -> list:
     """For every dimension the distance of the points, a number, or the distances, a 1-d tensor."""
     if isinstance(spacing, TensorBase):
         if spacing._data.ndim:
-            raise TypeError(f"gradient: spacing must be a number or a list, got a tensor of shape {list(spacing._data.shape)}; "
-                            "coordinates are given as a list of tensors")  # fmt: skip
+            raise TypeError(
+                f"gradient: spacing must be a number or a list, got a tensor of shape {list(spacing._data.shape)}; "
+                "coordinates are given as a list of tensors"
+            )
         spacing = spacing._data.item()
     if spacing is None or isinstance(spacing, (int, float, complex)):
         return [1 if spacing is None else spacing] * len(dims)
     spacing = list(spacing)
     if len(spacing) != len(dims):
-        raise RuntimeError("torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same "
-                           f"length, but got a spacing argument of length {len(spacing)} and a dim argument of length "
-                           f"{len(dims)}.")  # fmt: skip
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same "
+            f"length, but got a spacing argument of length {len(spacing)} and a dim argument of length "
+            f"{len(dims)}."
+        )
     if not any(isinstance(s, TensorBase) for s in spacing):
         return spacing
     found: list = []
@@ -216,8 +240,10 @@ def _steps(spacing: Any, dims: list, a: Any) -> list:
         if not isinstance(s, TensorBase):
             raise TypeError(f"gradient: spacing must hold numbers or tensors, not both; got {type(s).__name__}")
         if s._data.ndim != 1:
-            raise RuntimeError(f"torch.gradient expected each element of spacing to have one dimension, but got an element with "
-                               f"{s._data.ndim} dimensions!")  # fmt: skip
+            raise RuntimeError(
+                f"torch.gradient expected each element of spacing to have one dimension, but got an element with "
+                f"{s._data.ndim} dimensions!"
+            )
         if s._data.size != a.shape[d]:
             raise RuntimeError(f"gradient: the coordinates of dim {d} must be {a.shape[d]} numbers, got {s._data.size}")
         found.append(diff(cast("Tensor", s)))
@@ -270,11 +296,21 @@ def _uneven(x: Any, d: int, h: Any, order: int) -> Any:
 
 
 _COORDINATES = Arg(values=[-1.0, 0.5, 1.0, 2.5])
-declare("gradient", [
-    Sample(Arg(4)), Sample(Arg(3, 4)), Sample(Arg(3, 4), spacing=0.5), Sample(Arg(3, 4), spacing=[2.0, -0.5], edge_order=2),
-    Sample(Arg(3, 4), dim=1, edge_order=2), Sample(Arg(4, 3), spacing=(_COORDINATES,), dim=0),
-    Sample(Arg(2, 4, 3), spacing=[_COORDINATES], dim=[1], edge_order=2), Sample(Arg(2, 2)), Sample(Arg(3, 0, 2), dim=(2, 0)),
-], complex=True)  # fmt: skip
+declare(
+    "gradient",
+    [
+        Sample(Arg(4)),
+        Sample(Arg(3, 4)),
+        Sample(Arg(3, 4), spacing=0.5),
+        Sample(Arg(3, 4), spacing=[2.0, -0.5], edge_order=2),
+        Sample(Arg(3, 4), dim=1, edge_order=2),
+        Sample(Arg(4, 3), spacing=(_COORDINATES,), dim=0),
+        Sample(Arg(2, 4, 3), spacing=[_COORDINATES], dim=[1], edge_order=2),
+        Sample(Arg(2, 2)),
+        Sample(Arg(3, 0, 2), dim=(2, 0)),
+    ],
+    complex=True,
+)
 
 
 # -- membership --------------------------------------------------------------------------------------------------------
@@ -327,10 +363,17 @@ def isin(
     return into("isin", out, wrap(np.asarray(found)))
 
 
-declare("isin", [
-    Sample(Arg(3, 4, dtype="int64"), Arg(2, dtype="int64")), Sample(Arg(5, dtype="int64"), 1), Sample(1.0, Arg(3)),
-    Sample(Arg(values=[1.0, float("nan"), 2.0]), Arg(values=[2.0, float("nan")]), invert=True), Sample(Arg(0), Arg(3)),
-], differentiable=False)  # fmt: skip
+declare(
+    "isin",
+    [
+        Sample(Arg(3, 4, dtype="int64"), Arg(2, dtype="int64")),
+        Sample(Arg(5, dtype="int64"), 1),
+        Sample(1.0, Arg(3)),
+        Sample(Arg(values=[1.0, float("nan"), 2.0]), Arg(values=[2.0, float("nan")]), invert=True),
+        Sample(Arg(0), Arg(3)),
+    ],
+    differentiable=False,
+)
 
 
 class StatisticsMethods:

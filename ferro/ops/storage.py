@@ -86,8 +86,17 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     )
 
 
-def from_file(filename: str, shared: bool | None = None, size: int = 0, *, dtype: Any = None, layout: Any = None, device: Any = None,
-              requires_grad: bool = False, pin_memory: bool = False) -> Tensor:  # fmt: skip
+def from_file(
+    filename: str,
+    shared: bool | None = None,
+    size: int = 0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
     """A one-dimensional tensor of the first `size` elements of a file, mapped into memory.
 
     - `filename` (str): the path
@@ -137,8 +146,10 @@ def _filled(self: Any, name: str, others: tuple, function: Callable) -> Any:
     try:
         columns = [np.broadcast_to(t._data, data.shape) for t in others]
     except ValueError:
-        raise RuntimeError(f"{name}: the expanded size of the tensor {list(data.shape)} must match the existing sizes "
-                           f"{[list(t._data.shape) for t in others]}") from None  # fmt: skip
+        raise RuntimeError(
+            f"{name}: the expanded size of the tensor {list(data.shape)} must match the existing sizes "
+            f"{[list(t._data.shape) for t in others]}"
+        ) from None
     try:
         numbers = map(function, *[column.astype(object).ravel().tolist() for column in (data, *columns)])
         data[...] = np.array(list(numbers), data.dtype).reshape(data.shape)
@@ -244,14 +255,18 @@ class StorageMethods:
         shape = (there,) if size is None else sizes("set_", (size,))
         strides = steps("set_", shape) if stride is None else sizes("set_", (stride,))
         if len(shape) != len(strides) or offset < 0 or any(n < 0 for n in (*shape, *strides)):
-            raise RuntimeError(f"set_: sizes {list(shape)}, strides {list(strides)} and storage offset {offset} must be non-negative, and as "
-                               "many strides as sizes")  # fmt: skip
+            raise RuntimeError(
+                f"set_: sizes {list(shape)}, strides {list(strides)} and storage offset {offset} must be non-negative, and as "
+                "many strides as sizes"
+            )
         need = reach(shape, strides, offset)
         if need > there:
             if (shape, strides) == geometry(self._data)[:2]:
-                raise RuntimeError(f"set_: setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
-                                   f"{d.itemsize} requiring a storage size of {need * d.itemsize} are out of bounds for storage of size "
-                                   f"{storage.nbytes()}")  # fmt: skip
+                raise RuntimeError(
+                    f"set_: setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize "
+                    f"{d.itemsize} requiring a storage size of {need * d.itemsize} are out of bounds for storage of size "
+                    f"{storage.nbytes()}"
+                )
             storage.untyped().resize_(need * d.itemsize)
         held, start = elements_as("set_", storage, d), offset * d.itemsize if 0 not in shape else 0
         _move(self, np.ndarray(shape, d, held.view(np.uint8), start, [s * d.itemsize for s in strides]), "set_")
@@ -290,8 +305,10 @@ class StorageMethods:
         if prod(shape) <= room:
             return self.as_strided_(shape, strides, where[2])
         if is_lent(self._data):
-            raise RuntimeError("resize_: Trying to resize storage that is not resizable: the program has been given an array of its memory "
-                               "by numpy(), which cannot move along")  # fmt: skip
+            raise RuntimeError(
+                "resize_: Trying to resize storage that is not resizable: the program has been given an array of its memory "
+                "by numpy(), which cannot move along"
+            )
         grown = unset_array(prod(shape), self._data.dtype)
         grown[:room] = xp_of(self._data).as_strided(self._data, (room,), (1,), where[2], where)
         _move(self, np.ndarray(shape, grown.dtype, grown, 0, [s * width for s in strides]), "resize_")

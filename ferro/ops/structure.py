@@ -67,8 +67,15 @@ def cast(x: Any, dtype: Any) -> Any:
     return apply(CAST, (x,), (dtype,))
 
 
-def to(self: Any, *args: Any, dtype: Any = None, device: Any = None, copy: bool = False, non_blocking: bool = False,
-       memory_format: Any = None) -> Tensor:  # fmt: skip
+def to(
+    self: Any,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool = False,
+    non_blocking: bool = False,
+    memory_format: Any = None,
+) -> Tensor:
     """The tensor with another dtype or device, or those of another tensor: ``to(dtype)``, ``to(device)``,
     ``to(other)``.
 

@@ -32,8 +32,10 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Tensor | None = None) -> Tensor:
         raise RuntimeError(f"linalg.tensorinv: Expected a strictly positive integer for 'ind', but got {ind}")
     rows, columns = math.prod(shape[:ind]), math.prod(shape[ind:])
     if rows != columns:
-        raise RuntimeError("linalg.tensorinv: Expected A to satisfy prod(A.shape[ind:]) == prod(A.shape[:ind]), "
-                           f"but got {columns} != {rows} (shape {list(shape)}, ind {ind})")  # fmt: skip
+        raise RuntimeError(
+            "linalg.tensorinv: Expected A to satisfy prod(A.shape[ind:]) == prod(A.shape[:ind]), "
+            f"but got {columns} != {rows} (shape {list(shape)}, ind {ind})"
+        )
     lapack_dtype("linalg.tensorinv", A, "A")
     result = inverse(A.reshape(rows, columns)).reshape(*shape[ind:], *shape[:ind])
     return result if out is None else into("linalg.tensorinv", out, result)
@@ -44,8 +46,11 @@ def _regular_tensor(rng: Any, shape: tuple) -> Any:
     return regular(rng, (n, n)).reshape(shape)
 
 
-declare("linalg.tensorinv", [Sample(Arg(2, 2, 4, make=_regular_tensor)), Sample(Arg(4, 2, 2, make=_regular_tensor), ind=1)],
-        complex=True)  # fmt: skip
+declare(
+    "linalg.tensorinv",
+    [Sample(Arg(2, 2, 4, make=_regular_tensor)), Sample(Arg(4, 2, 2, make=_regular_tensor), ind=1)],
+    complex=True,
+)
 
 
 @in_full_precision
@@ -74,8 +79,10 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = 
     shape = A._data.shape
     rows, columns = math.prod(shape[:k]), math.prod(shape[k:])
     if rows != columns:
-        raise RuntimeError(f"{name}: Expected A to satisfy prod(A.shape[B.ndim:]) == prod(A.shape[:B.ndim]), "
-                           f"but got {columns} != {rows} (shape {list(shape)}, B.ndim {k})")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: Expected A to satisfy prod(A.shape[B.ndim:]) == prod(A.shape[:B.ndim]), "
+            f"but got {columns} != {rows} (shape {list(shape)}, B.ndim {k})"
+        )
     if B._data.size != rows:
         raise RuntimeError(
             f"{name}: B must have {rows} elements to fit A of shape {list(shape)}, got shape {list(B._data.shape)}"
@@ -84,8 +91,16 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Any = None, *, out: Tensor | None = 
     return result if out is None else into(name, out, result)
 
 
-declare("linalg.tensorsolve", [Sample(Arg(2, 2, 4, make=_regular_tensor), Arg(2, 2)),
-                               Sample(Arg(4, 2, 2, make=_regular_tensor), Arg(4)),
-                               Sample(Arg(2, 4, 2, make=lambda rng, shape: regular(rng, (4, 4)).reshape(2, 2, 4).swapaxes(1, 2)),
-                                      Arg(2, 2), dims=(1,))],
-        complex=True)  # fmt: skip
+declare(
+    "linalg.tensorsolve",
+    [
+        Sample(Arg(2, 2, 4, make=_regular_tensor), Arg(2, 2)),
+        Sample(Arg(4, 2, 2, make=_regular_tensor), Arg(4)),
+        Sample(
+            Arg(2, 4, 2, make=lambda rng, shape: regular(rng, (4, 4)).reshape(2, 2, 4).swapaxes(1, 2)),
+            Arg(2, 2),
+            dims=(1,),
+        ),
+    ],
+    complex=True,
+)

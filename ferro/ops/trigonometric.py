@@ -10,9 +10,7 @@ from ferro.core.apply import apply, binary, promote, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
-from ferro.core.samples import Arg, Sample, singular
-from ferro.core.samples import binary as pairs
-from ferro.core.samples import unary as points
+from ferro.core.samples import Arg, Sample, binary_samples, singular, unary_samples
 from ferro.ops.exponential import real_operands
 
 if TYPE_CHECKING:
@@ -31,8 +29,16 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sin", out, result, input)
 
 
-SIN = Op("sin", lambda xp, x: xp.sin(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: xp.sin_vjp(g, x),
-         weight=4.0, samples=points(), complex=True)  # fmt: skip
+SIN = Op(
+    "sin",
+    lambda xp, x: xp.sin(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.sin_vjp(g, x),
+    weight=4.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def sin_vjp(g: Tensor, x: Tensor) -> Tensor:
@@ -46,8 +52,16 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("cos", out, result, input)
 
 
-COS = Op("cos", lambda xp, x: xp.cos(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: xp.cos_vjp(g, x),
-         weight=4.0, samples=points(), complex=True)  # fmt: skip
+COS = Op(
+    "cos",
+    lambda xp, x: xp.cos(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: xp.cos_vjp(g, x),
+    weight=4.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def cos_vjp(g: Tensor, x: Tensor) -> Tensor:
@@ -61,9 +75,16 @@ def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("tan", out, result, input)
 
 
-TAN = Op("tan", lambda xp, x: xp.tan(x), floats=True, kind=ELEMENTWISE,
-         x=lambda xp, g, out: g + g * (out * out).conj(), weight=4.0, samples=points(-1.2, 1.2),
-         complex=True)  # fmt: skip
+TAN = Op(
+    "tan",
+    lambda xp, x: xp.tan(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: g + g * (out * out).conj(),
+    weight=4.0,
+    samples=unary_samples(-1.2, 1.2),
+    complex=True,
+)
 
 
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -72,10 +93,19 @@ def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("asin", out, result, input)
 
 
-ASIN = Op("asin", lambda xp, x: xp.asin(x), floats=True, kind=ELEMENTWISE,
-          x=lambda xp, g, x: g * xp.rsqrt(1 - x * x).conj(), weight=4.0,
-          samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
-                   Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
+ASIN = Op(
+    "asin",
+    lambda xp, x: xp.asin(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.rsqrt(1 - x * x).conj(),
+    weight=4.0,
+    samples=[
+        *unary_samples(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
+        Sample(Arg(values=[-1.0]), smooth=False, complex=False),
+    ],
+    complex=True,
+)
 
 
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -84,10 +114,19 @@ def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("acos", out, result, input)
 
 
-ACOS = Op("acos", lambda xp, x: xp.acos(x), floats=True, kind=ELEMENTWISE,
-          x=lambda xp, g, x: -(g * xp.rsqrt(1 - x * x).conj()), weight=4.0,
-          samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
-                   Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
+ACOS = Op(
+    "acos",
+    lambda xp, x: xp.acos(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: -(g * xp.rsqrt(1 - x * x).conj()),
+    weight=4.0,
+    samples=[
+        *unary_samples(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
+        Sample(Arg(values=[-1.0]), smooth=False, complex=False),
+    ],
+    complex=True,
+)
 singular("acos", "1", Sample(Arg(values=[1.0])), "the limit from the left: the slope is infinite")
 
 
@@ -97,8 +136,16 @@ def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("atan", out, result, input)
 
 
-ATAN = Op("atan", lambda xp, x: xp.atan(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g / (x * x + 1).conj(),
-          weight=4.0, samples=points(), complex=True)  # fmt: skip
+ATAN = Op(
+    "atan",
+    lambda xp, x: xp.atan(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g / (x * x + 1).conj(),
+    weight=4.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -107,8 +154,16 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sinh", out, result, input)
 
 
-SINH = Op("sinh", lambda xp, x: xp.sinh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.cosh(x).conj(),
-          weight=4.0, samples=points(), complex=True)  # fmt: skip
+SINH = Op(
+    "sinh",
+    lambda xp, x: xp.sinh(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.cosh(x).conj(),
+    weight=4.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -117,8 +172,16 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("cosh", out, result, input)
 
 
-COSH = Op("cosh", lambda xp, x: xp.cosh(x), floats=True, kind=ELEMENTWISE, x=lambda xp, g, x: g * xp.sinh(x).conj(),
-          weight=4.0, samples=points(), complex=True)  # fmt: skip
+COSH = Op(
+    "cosh",
+    lambda xp, x: xp.cosh(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.sinh(x).conj(),
+    weight=4.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -127,8 +190,16 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("tanh", out, result, input)
 
 
-TANH = Op("tanh", lambda xp, x: xp.tanh(x), floats=True, kind=ELEMENTWISE,
-          x=lambda xp, g, out: xp.tanh_vjp(g, out), weight=3.0, samples=points(), complex=True)  # fmt: skip
+TANH = Op(
+    "tanh",
+    lambda xp, x: xp.tanh(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, out: xp.tanh_vjp(g, out),
+    weight=3.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def tanh_vjp(g: Tensor, out: Tensor) -> Tensor:
@@ -142,8 +213,16 @@ def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("asinh", out, result, input)
 
 
-ASINH = Op("asinh", lambda xp, x: xp.asinh(x), floats=True, kind=ELEMENTWISE,
-           x=lambda xp, g, x: g * xp.rsqrt(x * x + 1).conj(), weight=4.0, samples=points(), complex=True)  # fmt: skip
+ASINH = Op(
+    "asinh",
+    lambda xp, x: xp.asinh(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g * xp.rsqrt(x * x + 1).conj(),
+    weight=4.0,
+    samples=unary_samples(),
+    complex=True,
+)
 
 
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -158,8 +237,16 @@ def _acosh_x(xp: Any, g: Any, x: Any) -> Any:
     return g * xp.rsqrt(x * x - 1)
 
 
-ACOSH = Op("acosh", lambda xp, x: xp.acosh(x), floats=True, kind=ELEMENTWISE, x=_acosh_x, weight=4.0,
-           samples=points(1.2, 3.0, 1.0, 0.0, math.inf, smooth=False), complex=True)  # fmt: skip
+ACOSH = Op(
+    "acosh",
+    lambda xp, x: xp.acosh(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=_acosh_x,
+    weight=4.0,
+    samples=unary_samples(1.2, 3.0, 1.0, 0.0, math.inf, smooth=False),
+    complex=True,
+)
 
 
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -168,10 +255,19 @@ def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("atanh", out, result, input)
 
 
-ATANH = Op("atanh", lambda xp, x: xp.atanh(x), floats=True, kind=ELEMENTWISE,
-           x=lambda xp, g, x: g / (1 - x * x).conj(), weight=4.0,
-           samples=[*points(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
-                    Sample(Arg(values=[-1.0]), smooth=False, complex=False)], complex=True)  # fmt: skip
+ATANH = Op(
+    "atanh",
+    lambda xp, x: xp.atanh(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    x=lambda xp, g, x: g / (1 - x * x).conj(),
+    weight=4.0,
+    samples=[
+        *unary_samples(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
+        Sample(Arg(values=[-1.0]), smooth=False, complex=False),
+    ],
+    complex=True,
+)
 
 
 def atan2(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
@@ -188,11 +284,19 @@ def _atan2_scale(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(squares == 0, 0.0, xp.reciprocal(squares))
 
 
-ATAN2 = Op("atan2", lambda xp, x, y: xp.atan2(x, y), floats=True, kind=ELEMENTWISE, weight=8.0,
-           x=lambda xp, g, x, y: g * (y * _atan2_scale(xp, x, y)),
-           y=lambda xp, g, x, y: -(g * (x * _atan2_scale(xp, x, y))),
-           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()),
-                    Sample(Arg(values=[0.0, 0.0, 1.0]), Arg(values=[0.0, -1.0, 0.0]), smooth=False)])  # fmt: skip
+ATAN2 = Op(
+    "atan2",
+    lambda xp, x, y: xp.atan2(x, y),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=8.0,
+    x=lambda xp, g, x, y: g * (y * _atan2_scale(xp, x, y)),
+    y=lambda xp, g, x, y: -(g * (x * _atan2_scale(xp, x, y))),
+    samples=[
+        *binary_samples(0.3, 2.0, -2.0, 2.0, scalars=()),
+        Sample(Arg(values=[0.0, 0.0, 1.0]), Arg(values=[0.0, -1.0, 0.0]), smooth=False),
+    ],
+)
 singular("atan2", "the origin", Sample(Arg(values=[0.0]), Arg(values=[0.0])), "the angle is not continuous there")
 
 
@@ -213,10 +317,15 @@ def _share(x: Any, out: Any) -> Any:
     return x * away / (out + ~away)
 
 
-HYPOT = Op("hypot", lambda xp, x, y: xp.hypot(x, y), kind=ELEMENTWISE, weight=2.0,
-           x=lambda xp, g, x, out: g * _share(x, out),
-           y=lambda xp, g, y, out: g * _share(y, out),
-           samples=[*pairs(0.3, 2.0, -2.0, 2.0, scalars=()), Sample(Arg(values=[0.0]), Arg(values=[-1.0]))])  # fmt: skip
+HYPOT = Op(
+    "hypot",
+    lambda xp, x, y: xp.hypot(x, y),
+    kind=ELEMENTWISE,
+    weight=2.0,
+    x=lambda xp, g, x, out: g * _share(x, out),
+    y=lambda xp, g, y, out: g * _share(y, out),
+    samples=[*binary_samples(0.3, 2.0, -2.0, 2.0, scalars=()), Sample(Arg(values=[0.0]), Arg(values=[-1.0]))],
+)
 singular("hypot", "the origin", Sample(Arg(values=[0.0]), Arg(values=[0.0])), "of the subgradients the smallest")
 
 
@@ -226,9 +335,16 @@ def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sinc", out, result, input)
 
 
-SINC = Op("sinc", lambda xp, x: xp.sinc(x), floats=True, kind=ELEMENTWISE, weight=8.0,
-          x=lambda xp, g, x: g * (xp.spherical_j_of_order(x * math.pi, 1) * -math.pi).conj(),
-          samples=points(0.2, 2.0), complex=True)  # fmt: skip
+SINC = Op(
+    "sinc",
+    lambda xp, x: xp.sinc(x),
+    floats=True,
+    kind=ELEMENTWISE,
+    weight=8.0,
+    x=lambda xp, g, x: g * (xp.spherical_j_of_order(x * math.pi, 1) * -math.pi).conj(),
+    samples=unary_samples(0.2, 2.0),
+    complex=True,
+)
 singular("sinc", "0", Sample(Arg(values=[0.0])), "smooth: the formula divides by nothing")
 
 
@@ -238,8 +354,14 @@ def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("deg2rad", out, result, input)
 
 
-DEG2RAD = Op("deg2rad", lambda xp, x: x * xp.typed(math.pi / 180, x), floats=True, kind=LINEAR,
-             x=lambda xp, g: g * (math.pi / 180), samples=points())  # fmt: skip
+DEG2RAD = Op(
+    "deg2rad",
+    lambda xp, x: x * xp.typed(math.pi / 180, x),
+    floats=True,
+    kind=LINEAR,
+    x=lambda xp, g: g * (math.pi / 180),
+    samples=unary_samples(),
+)
 
 
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -248,8 +370,14 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("rad2deg", out, result, input)
 
 
-RAD2DEG = Op("rad2deg", lambda xp, x: x * xp.typed(180 / math.pi, x), floats=True, kind=LINEAR,
-             x=lambda xp, g: g * (180 / math.pi), samples=points())  # fmt: skip
+RAD2DEG = Op(
+    "rad2deg",
+    lambda xp, x: x * xp.typed(180 / math.pi, x),
+    floats=True,
+    kind=LINEAR,
+    x=lambda xp, g: g * (180 / math.pi),
+    samples=unary_samples(),
+)
 
 
 def real_angle(name: str, input: Any) -> Any:

@@ -18,17 +18,32 @@ __all__ = ["unique", "unique_consecutive"]
 
 
 @overload
-def unique(input: Tensor, sorted: bool = True, return_inverse: Literal[False] = False, return_counts: Literal[False] = False,
-           dim: int | None = None) -> Tensor: ...  # fmt: skip
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: Literal[False] = False,
+    return_counts: Literal[False] = False,
+    dim: int | None = None,
+) -> Tensor: ...
 
 
 @overload
-def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-           dim: int | None = None) -> Any: ...  # fmt: skip
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any: ...
 
 
-def unique(input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
-           dim: int | None = None) -> Any:  # fmt: skip
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
     """The distinct elements, or slices along `dim`, in ascending order; every nan is one of its own.
 
     - `input` (Tensor): any shape
@@ -79,9 +94,11 @@ def _checked(name: str, input: Any, dim: Any) -> Any:
     if dim is not None:
         d = one_dim(name, a.ndim, dim)
         if any(s == 0 and k != d for k, s in enumerate(a.shape)) and a.shape[d]:
-            raise RuntimeError(f"{name}: There are 0 sized dimensions, and they aren't selected, so {name} cannot "
-                               f"be applied to shape "
-                               f"{list(a.shape)} along {d}")  # fmt: skip
+            raise RuntimeError(
+                f"{name}: There are 0 sized dimensions, and they aren't selected, so {name} cannot "
+                f"be applied to shape "
+                f"{list(a.shape)} along {d}"
+            )
     return a
 
 
@@ -90,10 +107,15 @@ def _requested(found: tuple, inverse: bool, counts: bool) -> Any:
     return wanted[0] if len(wanted) == 1 else tuple(wanted)
 
 
-_UNIQUE = [Sample(Arg(8, dtype="int64")), Sample(Arg(2, 5, dtype="int64"), return_inverse=True, return_counts=True),
-           Sample(Arg(values=[1.0, math.nan, 1.0])), Sample(Arg(0)), Sample(Arg(dtype="int64"), return_inverse=True),
-           Sample(Arg(5, 2, dtype="int64", low=0, high=2), return_inverse=True, return_counts=True, dim=0),
-           Sample(Arg(2, 5, dtype="bool"), dim=1)]  # fmt: skip
+_UNIQUE = [
+    Sample(Arg(8, dtype="int64")),
+    Sample(Arg(2, 5, dtype="int64"), return_inverse=True, return_counts=True),
+    Sample(Arg(values=[1.0, math.nan, 1.0])),
+    Sample(Arg(0)),
+    Sample(Arg(dtype="int64"), return_inverse=True),
+    Sample(Arg(5, 2, dtype="int64", low=0, high=2), return_inverse=True, return_counts=True, dim=0),
+    Sample(Arg(2, 5, dtype="bool"), dim=1),
+]
 declare("unique", _UNIQUE, differentiable=False)
 declare("unique_consecutive", _UNIQUE, differentiable=False)
 

@@ -48,8 +48,17 @@ def kaiser_bell(n: int, end: int, beta: float) -> Any:
 # -- torch.signal.windows ----------------------------------------------------------------------------------------------
 
 
-def _window(name: str, M: Any, sym: bool, dtype: Any, layout: Any, device: Any, requires_grad: bool, make: Callable,
-            single: float = 1.0) -> Any:  # fmt: skip
+def _window(
+    name: str,
+    M: Any,
+    sym: bool,
+    dtype: Any,
+    layout: Any,
+    device: Any,
+    requires_grad: bool,
+    make: Callable,
+    single: float = 1.0,
+) -> Any:
     """The M weights `make(n, end)` in a floating dtype; `single` is the weight of a lone element."""
     try:
         n = operator.index(M)
@@ -69,8 +78,15 @@ def _window(name: str, M: Any, sym: bool, dtype: Any, layout: Any, device: Any, 
     return finish(name, data.astype(d.np), requires_grad, device)
 
 
-def bartlett(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-             requires_grad: bool = False) -> Tensor:  # fmt: skip
+def bartlett(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """The triangle 1 - |2k/N - 1| for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -91,8 +107,16 @@ def bartlett(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strid
     return _window("bartlett", M, sym, dtype, layout, device, requires_grad, triangle)
 
 
-def general_cosine(M: int, *, a: Iterable, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-                   requires_grad: bool = False) -> Tensor:  # fmt: skip
+def general_cosine(
+    M: int,
+    *,
+    a: Iterable,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """A sum of cosines, Σ_i (-1)^i a_i cos(2πik/N) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -124,8 +148,16 @@ def _general_cosine(
     return _window(name, M, sym, dtype, layout, device, requires_grad, lambda n, end: cosines(n, end, a))
 
 
-def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-                    requires_grad: bool = False) -> Tensor:  # fmt: skip
+def general_hamming(
+    M: int,
+    *,
+    alpha: float = 0.54,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """alpha - (1 - alpha) cos(2πk/N) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -147,8 +179,15 @@ def general_hamming(M: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any
     return _general_cosine("general_hamming", M, (alpha, 1 - alpha), sym, dtype, layout, device, requires_grad)
 
 
-def hamming(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-            requires_grad: bool = False) -> Tensor:  # fmt: skip
+def hamming(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """0.54 - 0.46 cos(2πk/N) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -169,8 +208,15 @@ def hamming(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = stride
     return _general_cosine("hamming", M, (0.54, 0.46), sym, dtype, layout, device, requires_grad)
 
 
-def hann(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-         requires_grad: bool = False) -> Tensor:  # fmt: skip
+def hann(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """sin²(πk/N) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -191,8 +237,15 @@ def hann(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, 
     return _general_cosine("hann", M, (0.5, 0.5), sym, dtype, layout, device, requires_grad)
 
 
-def blackman(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-             requires_grad: bool = False) -> Tensor:  # fmt: skip
+def blackman(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """0.42 - 0.5 cos(2πk/N) + 0.08 cos(4πk/N) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -213,8 +266,15 @@ def blackman(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strid
     return _general_cosine("blackman", M, BLACKMAN, sym, dtype, layout, device, requires_grad)
 
 
-def nuttall(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-            requires_grad: bool = False) -> Tensor:  # fmt: skip
+def nuttall(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """Four cosine terms with least side lobes, 0.3635819 - 0.4891775 cos(2πk/N) + 0.1365995 cos(4πk/N) - 0.0106411
     cos(6πk/N).
 
@@ -237,8 +297,15 @@ def nuttall(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = stride
     return _general_cosine("nuttall", M, NUTTALL, sym, dtype, layout, device, requires_grad)
 
 
-def cosine(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-           requires_grad: bool = False) -> Tensor:  # fmt: skip
+def cosine(
+    M: int,
+    *,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """sin(π(k + 1/2) / (N + 1)) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -256,12 +323,29 @@ def cosine(M: int, *, sym: bool = True, dtype: Any = None, layout: Any = strided
         >>> ferro.signal.windows.cosine(3)
         tensor([0.5000, 1.0000, 0.5000])
     """
-    return _window("cosine", M, sym, dtype, layout, device, requires_grad,
-                   lambda n, end: np.sin((np.arange(n) + 0.5) * (math.pi / (end + 1))))  # fmt: skip
+    return _window(
+        "cosine",
+        M,
+        sym,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+        lambda n, end: np.sin((np.arange(n) + 0.5) * (math.pi / (end + 1))),
+    )
 
 
-def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = strided,
-                device: Any = None, requires_grad: bool = False) -> Tensor:  # fmt: skip
+def exponential(
+    M: int,
+    *,
+    center: float | None = None,
+    tau: float = 1.0,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """exp(-|k - center| / tau) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -285,13 +369,29 @@ def exponential(M: int, *, center: float | None = None, tau: float = 1.0, sym: b
         raise ValueError(f"exponential: Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
         raise ValueError(f"exponential: Center must be None for symmetric windows, got {center}")
-    return _window("exponential", M, sym, dtype, layout, device, requires_grad,
-                   lambda n, end: np.exp(-np.abs(np.arange(n) - (end / 2 if center is None else center)) / tau),
-                   1.0 if center is None else math.exp(-abs(center) / tau))  # fmt: skip
+    return _window(
+        "exponential",
+        M,
+        sym,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+        lambda n, end: np.exp(-np.abs(np.arange(n) - (end / 2 if center is None else center)) / tau),
+        1.0 if center is None else math.exp(-abs(center) / tau),
+    )
 
 
-def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-             requires_grad: bool = False) -> Tensor:  # fmt: skip
+def gaussian(
+    M: int,
+    *,
+    std: float = 1.0,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """exp(-((k - N/2) / std)² / 2) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -312,12 +412,28 @@ def gaussian(M: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, l
     """
     if std <= 0:
         raise ValueError(f"gaussian: Standard deviation must be positive, got: {std} instead.")
-    return _window("gaussian", M, sym, dtype, layout, device, requires_grad,
-                   lambda n, end: np.exp(-0.5 * ((np.arange(n) - end / 2) / std) ** 2))  # fmt: skip
+    return _window(
+        "gaussian",
+        M,
+        sym,
+        dtype,
+        layout,
+        device,
+        requires_grad,
+        lambda n, end: np.exp(-0.5 * ((np.arange(n) - end / 2) / std) ** 2),
+    )
 
 
-def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, layout: Any = strided, device: Any = None,
-           requires_grad: bool = False) -> Tensor:  # fmt: skip
+def kaiser(
+    M: int,
+    *,
+    beta: float = 12.0,
+    sym: bool = True,
+    dtype: Any = None,
+    layout: Any = strided,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
     """I₀(beta √(1 - (2k/N - 1)²)) / I₀(beta) for k = 0 .. M - 1.
 
     - `M` (int): the length
@@ -345,11 +461,29 @@ def kaiser(M: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, l
 
 # -- samples -----------------------------------------------------------------------------------------------------------
 
-_EXTRA: dict[str, list] = {"exponential": [{"tau": 2.5}, {"sym": False, "center": 1.5}], "gaussian": [{"std": 0.4}],
-                           "kaiser": [{"beta": 0.0}, {"beta": 5.5, "sym": False}], "general_hamming": [{"alpha": 0.6}]}  # fmt: skip
-for _name in ("bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine", "general_hamming", "hamming",
-              "hann", "kaiser", "nuttall"):  # fmt: skip
+_EXTRA: dict[str, list] = {
+    "exponential": [{"tau": 2.5}, {"sym": False, "center": 1.5}],
+    "gaussian": [{"std": 0.4}],
+    "kaiser": [{"beta": 0.0}, {"beta": 5.5, "sym": False}],
+    "general_hamming": [{"alpha": 0.6}],
+}
+for _name in (
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+):
     _more = {"a": [0.5, 0.3, 0.2]} if _name == "general_cosine" else {}
     _options = [{}, {"sym": False}, *_EXTRA.get(_name, [])]
-    declare(f"signal.windows.{_name}", [Sample(n, dtype=dtypes.float64, **_more, **o) for n in (0, 1, 2, 7) for o in _options],
-            differentiable=False)  # fmt: skip
+    declare(
+        f"signal.windows.{_name}",
+        [Sample(n, dtype=dtypes.float64, **_more, **o) for n in (0, 1, 2, 7) for o in _options],
+        differentiable=False,
+    )

@@ -23,13 +23,17 @@ def before_step(optimizer: Optimizer) -> None:
     gradients = _gradients(optimizer)
     name = type(optimizer).__name__
     if not gradients:
-        refuse(f"{name}.step(): no parameter has a gradient. Call loss.backward() before, on a loss that depends on the parameters "
-               "that the optimizer was given")  # fmt: skip
+        refuse(
+            f"{name}.step(): no parameter has a gradient. Call loss.backward() before, on a loss that depends on the parameters "
+            "that the optimizer was given"
+        )
     used = {id(g) for g in [r() for r in _used.get(optimizer, ())] if g is not None}
     again = sum(id(g) in used for g in gradients)
     if again:
-        refuse(f"{name}.step(): {again} of {len(gradients)} gradients were used by the step before, and what backward() has found "
-               "since is added to them. Call optimizer.zero_grad() before backward()")  # fmt: skip
+        refuse(
+            f"{name}.step(): {again} of {len(gradients)} gradients were used by the step before, and what backward() has found "
+            "since is added to them. Call optimizer.zero_grad() before backward()"
+        )
 
 
 def after_step(optimizer: Optimizer) -> None:

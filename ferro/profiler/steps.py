@@ -36,15 +36,18 @@ def supported_activities() -> set[ProfilerActivity]:
     return {ProfilerActivity.CPU}
 
 
-def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0,
-             skip_first_wait: int = 0) -> Callable[[int], ProfilerAction]:  # fmt: skip
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Callable[[int], ProfilerAction]:
     """After `skip_first` steps, cycles of `wait` idle, `warmup` and `active` recorded steps; `repeat` of them (0: no end).
 
     skip_first_wait: leave out the idle steps of the first cycle (1).
     """
     if min(wait, warmup, repeat, skip_first) < 0 or active <= 0:
-        raise ValueError(f"schedule: wait, warmup, repeat and skip_first must not be negative and active must be positive, got "
-                         f"wait={wait}, warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}")  # fmt: skip
+        raise ValueError(
+            f"schedule: wait, warmup, repeat and skip_first must not be negative and active must be positive, got "
+            f"wait={wait}, warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}"
+        )
     if warmup == 0:
         warnings.warn("Profiler won't be using warmup, this can skew profiler results", stacklevel=2)
 
@@ -91,11 +94,23 @@ class profile:
         ['aten::add']
     """
 
-    def __init__(self, *, activities: Iterable[ProfilerActivity] | None = None, schedule: Callable[[int], ProfilerAction] | None = None,
-                 on_trace_ready: Callable[[Any], Any] | None = None, record_shapes: bool = False, profile_memory: bool = False,
-                 with_stack: bool = False, with_flops: bool = False, with_modules: bool = False, experimental_config: Any = None,
-                 execution_trace_observer: Any = None, acc_events: bool = False, use_cuda: bool | None = None,
-                 custom_trace_id_callback: Any = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        *,
+        activities: Iterable[ProfilerActivity] | None = None,
+        schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[[Any], Any] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: Any = None,
+        execution_trace_observer: Any = None,
+        acc_events: bool = False,
+        use_cuda: bool | None = None,
+        custom_trace_id_callback: Any = None,
+    ) -> None:
         self.activities = set(activities) if activities is not None else supported_activities()
         self.schedule, self.on_trace_ready = schedule, on_trace_ready
         self.options = {"record_shapes": record_shapes, "profile_memory": profile_memory, "with_stack": with_stack}

@@ -27,8 +27,23 @@ STORAGES = {
 STORAGE_OF = {dtype: name for name, dtype in STORAGES.items()}
 
 # Where PyTorch's users find a class or function, in the order in which they are asked for it.
-_PUBLIC = ("nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils.parametrizations", "nn.utils.rnn", "optim",
-           "optim.lr_scheduler", "optim.swa_utils", "utils.data", "amp", "distributions", "linalg", "fft", "special")  # fmt: skip
+_PUBLIC = (
+    "nn",
+    "nn.functional",
+    "nn.init",
+    "nn.parameter",
+    "nn.utils.parametrizations",
+    "nn.utils.rnn",
+    "optim",
+    "optim.lr_scheduler",
+    "optim.swa_utils",
+    "utils.data",
+    "amp",
+    "distributions",
+    "linalg",
+    "fft",
+    "special",
+)
 # What PyTorch's pickles call otherwise than its documents.
 _PRIVATE = {
     "torch._C._nn": "torch.nn.functional",

@@ -109,16 +109,23 @@ def _load_safetensors(f: Any, map_location: Any) -> dict[str, Any]:
 def _weights_only(weights_only: bool | None, pickle_module: Any) -> bool:
     """Whether only weights are read: as the call says, else as PyTorch's environment variables do, else yes."""
     on = ("1", "y", "yes", "true")
-    always, never = (os.environ.get(f"TORCH_FORCE_{name}", "0").lower() in on
-                     for name in ("WEIGHTS_ONLY_LOAD", "NO_WEIGHTS_ONLY_LOAD"))  # fmt: skip
+    always, never = (
+        os.environ.get(f"TORCH_FORCE_{name}", "0").lower() in on
+        for name in ("WEIGHTS_ONLY_LOAD", "NO_WEIGHTS_ONLY_LOAD")
+    )
     if always and never:
-        raise RuntimeError("Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but "
-                           "both were set.")  # fmt: skip
+        raise RuntimeError(
+            "Only one of `TORCH_FORCE_WEIGHTS_ONLY_LOAD` or `TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD` should be set, but "
+            "both were set."
+        )
     if always:
         weights_only = True
     elif never and weights_only is None:
-        warnings.warn("Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not "
-                      "explicitly passed to `torch.load`, forcing weights_only=False.", stacklevel=3)  # fmt: skip
+        warnings.warn(
+            "Environment variable TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD detected, since the`weights_only` argument was not "
+            "explicitly passed to `torch.load`, forcing weights_only=False.",
+            stacklevel=3,
+        )
         weights_only = False
     if weights_only is None:
         weights_only = pickle_module is None
@@ -172,8 +179,10 @@ def _load(file: Any, restore: Any, unpickler: Any, mapped: bool) -> Any:
             archive.map()
         return _Storages(archive, restore).read(unpickler)
     if mapped:
-        raise RuntimeError("mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please "
-                           "torch.save your checkpoint with this option in order to use mmap.")  # fmt: skip
+        raise RuntimeError(
+            "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), please "
+            "torch.save your checkpoint with this option in order to use mmap."
+        )
     return _load_legacy(file, restore, unpickler)
 
 

@@ -25,9 +25,14 @@ LAYOUTS = (strided, sparse_coo, sparse_csr, sparse_csc)
 
 
 def _tensor(
-    storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool = False,
-    hooks: Any = None, metadata: Any = None,
-) -> Tensor:  # fmt: skip
+    storage: Any,
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    requires_grad: bool = False,
+    hooks: Any = None,
+    metadata: Any = None,
+) -> Tensor:
     """torch._utils._rebuild_tensor_v2."""
     if not isinstance(storage, TypedStorage):
         raise pickle.UnpicklingError(f"load: a tensor needs a storage, not {type(storage).__name__}")
@@ -35,9 +40,15 @@ def _tensor(
 
 
 def _tensor_of(
-    storage: Any, offset: int, size: tuple[int, ...], stride: tuple[int, ...], requires_grad: bool, hooks: Any,
-    dtype: Any, metadata: Any = None,
-) -> Tensor:  # fmt: skip
+    storage: Any,
+    offset: int,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+    requires_grad: bool,
+    hooks: Any,
+    dtype: Any,
+    metadata: Any = None,
+) -> Tensor:
     """torch._utils._rebuild_tensor_v3: the dtype is the tensor's, and the storage bytes."""
     if not isinstance(storage, TypedStorage) or not isinstance(dtype, dtypes.dtype):
         raise pickle.UnpicklingError("load: a tensor needs a storage and a dtype")

@@ -28,9 +28,18 @@ __all__ = ["BFloat16Tensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatT
            "sparse_compressed_tensor", "sparse_coo_tensor", "sparse_csc_tensor", "sparse_csr_tensor", "spdiags", "sspaddmm", "sum"]  # fmt: skip
 
 
-def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None, *, dtype: Any = None, device: Any = None,
-                      requires_grad: bool = False, check_invariants: bool | None = None, is_coalesced: bool | None = None,
-                      pin_memory: bool = False) -> Any:  # fmt: skip
+def sparse_coo_tensor(
+    indices: Any = None,
+    values: Any = None,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    is_coalesced: bool | None = None,
+    pin_memory: bool = False,
+) -> Any:
     """A tensor that is zero but for values[k] at indices[:, k]; values with the same index are added up.
 
     - `indices` (Tensor or array, default None): integers, (sparse dimensions, n)
@@ -60,8 +69,18 @@ def sparse_coo_tensor(indices: Any = None, values: Any = None, size: Any = None,
     return coo(indices, values, size, dtype, device, requires_grad, is_coalesced, checked(check_invariants))
 
 
-def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
-                      requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:  # fmt: skip
+def sparse_csr_tensor(
+    crow_indices: Any,
+    col_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    pin_memory: bool = False,
+) -> Any:
     """A matrix by rows: values[crow_indices[r] : crow_indices[r + 1]] lie in row r, in the columns of the same part of
     col_indices.
 
@@ -84,12 +103,31 @@ def sparse_csr_tensor(crow_indices: Any, col_indices: Any, values: Any, size: An
         tensor([[0., 0., 3.],
                 [4., 0., 5.]])
     """
-    return sparse_compressed_tensor(crow_indices, col_indices, values, size, dtype=dtype, layout=sparse_csr, device=device,
-                                    requires_grad=requires_grad, check_invariants=check_invariants)  # fmt: skip
+    return sparse_compressed_tensor(
+        crow_indices,
+        col_indices,
+        values,
+        size,
+        dtype=dtype,
+        layout=sparse_csr,
+        device=device,
+        requires_grad=requires_grad,
+        check_invariants=check_invariants,
+    )
 
 
-def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: Any = None, *, dtype: Any = None, device: Any = None,
-                      requires_grad: bool = False, check_invariants: bool | None = None, pin_memory: bool = False) -> Any:  # fmt: skip
+def sparse_csc_tensor(
+    ccol_indices: Any,
+    row_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    pin_memory: bool = False,
+) -> Any:
     """A matrix by columns: values[ccol_indices[c] : ccol_indices[c + 1]] lie in column c, in the rows of the same part
     of row_indices.
 
@@ -112,13 +150,32 @@ def sparse_csc_tensor(ccol_indices: Any, row_indices: Any, values: Any, size: An
         tensor([[0., 0., 3.],
                 [4., 0., 5.]])
     """
-    return sparse_compressed_tensor(ccol_indices, row_indices, values, size, dtype=dtype, layout=sparse_csc, device=device,
-                                    requires_grad=requires_grad, check_invariants=check_invariants)  # fmt: skip
+    return sparse_compressed_tensor(
+        ccol_indices,
+        row_indices,
+        values,
+        size,
+        dtype=dtype,
+        layout=sparse_csc,
+        device=device,
+        requires_grad=requires_grad,
+        check_invariants=check_invariants,
+    )
 
 
-def sparse_compressed_tensor(compressed_indices: Any, plain_indices: Any, values: Any, size: Any = None, *, dtype: Any = None,
-                             layout: Any = None, device: Any = None, requires_grad: bool = False, check_invariants: bool | None = None,
-                             pin_memory: bool = False) -> Any:  # fmt: skip
+def sparse_compressed_tensor(
+    compressed_indices: Any,
+    plain_indices: Any,
+    values: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    check_invariants: bool | None = None,
+    pin_memory: bool = False,
+) -> Any:
     """A matrix by rows or by columns: see `sparse_csr_tensor` and `sparse_csc_tensor`.
 
     - `compressed_indices` (Tensor or array): where each row (or column) begins, and the end

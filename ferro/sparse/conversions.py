@@ -127,8 +127,15 @@ def cpu(self: Any, memory_format: Any = None) -> Any:
 
 
 @rule("zeros_like", compressed=True)
-def zeros_like(input: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, requires_grad: bool = False,
-               memory_format: Any = None) -> Any:  # fmt: skip
+def zeros_like(
+    input: Any,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    memory_format: Any = None,
+) -> Any:
     """A sparse tensor of the same shape without values, or a dense one of zeros."""
     layout = input.kind if layout is None else layout
     dtype = input.dtype if dtype is None else dtype
@@ -165,8 +172,16 @@ def zeros(
 
 
 @rule("new_empty", "new_zeros", compressed=True)
-def new_empty(self: Any, *shape: Any, size: Any = None, dtype: Any = None, layout: Any = None, device: Any = None,
-              requires_grad: bool = False, pin_memory: bool = False) -> Any:  # fmt: skip
+def new_empty(
+    self: Any,
+    *shape: Any,
+    size: Any = None,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Any:
     """A sparse tensor of another shape without values."""
     shape = sizes("new_empty", with_size("new_empty", shape, size))
     found = making.none(shape, len(shape), self.dtype if dtype is None else dtype)
@@ -196,8 +211,10 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
             type_(x) if is_sparse(x) and x.kind is sparse_coo else f"torch.{type_name(x.dtype)}Tensor"
             for x in (self, src)
         ]
-        raise RuntimeError("copy_() between dense and sparse Tensors is not implemented! Found self type = "
-                           f"{names[0]} and src type = {names[1]}")  # fmt: skip
+        raise RuntimeError(
+            "copy_() between dense and sparse Tensors is not implemented! Found self type = "
+            f"{names[0]} and src type = {names[1]}"
+        )
     if self.kind is not src.kind:
         raise refused(
             "copy_",

@@ -16,10 +16,52 @@ from ferro.sparse.rules import RULES, as_coo, became, dense, into, is_number, is
 from ferro.sparse.tensor import SparseTensor, is_dense, is_sparse
 
 # Functions f with f(0) = 0: of a sum of values, hence of the coalesced ones.
-ZERO_TO_ZERO = ("abs", "absolute", "neg", "negative", "sin", "sinh", "asin", "arcsin", "asinh", "arcsinh", "tan", "tanh", "atan", "arctan",
-                "atanh", "arctanh", "sqrt", "expm1", "log1p", "sgn", "sign", "floor", "ceil", "trunc", "fix", "round", "frac", "relu", "erf",
-                "erfinv", "deg2rad", "rad2deg", "isnan", "isinf", "isposinf", "isneginf", "nan_to_num", "signbit", "conj_physical", "conj",
-                "square", "positive", "real", "imag")  # fmt: skip
+ZERO_TO_ZERO = (
+    "abs",
+    "absolute",
+    "neg",
+    "negative",
+    "sin",
+    "sinh",
+    "asin",
+    "arcsin",
+    "asinh",
+    "arcsinh",
+    "tan",
+    "tanh",
+    "atan",
+    "arctan",
+    "atanh",
+    "arctanh",
+    "sqrt",
+    "expm1",
+    "log1p",
+    "sgn",
+    "sign",
+    "floor",
+    "ceil",
+    "trunc",
+    "fix",
+    "round",
+    "frac",
+    "relu",
+    "erf",
+    "erfinv",
+    "deg2rad",
+    "rad2deg",
+    "isnan",
+    "isinf",
+    "isposinf",
+    "isneginf",
+    "nan_to_num",
+    "signbit",
+    "conj_physical",
+    "conj",
+    "square",
+    "positive",
+    "real",
+    "imag",
+)
 SHORTER = {"absolute": "abs", "fix": "trunc", **{n: n.replace("arc", "a") for n in ZERO_TO_ZERO if n.startswith("arc")}}
 LINEAR = frozenset(("neg", "negative", "positive", "deg2rad", "rad2deg", "real", "imag", "conj", "conj_physical"))
 
@@ -71,8 +113,10 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Any = None) -> Any:
             input = full if full is input else mul(full, alpha)
             other = making.none(full.extent, full.sparse_dim(), empty.dtype)
         if input.sparse_dim() != other.sparse_dim():
-            raise RuntimeError(f"add: expected 'self' and 'other' to have same density, but 'self' has {input.sparse_dim()} sparse dimensions "
-                               f"while 'other' has {other.sparse_dim()} sparse dimensions")  # fmt: skip
+            raise RuntimeError(
+                f"add: expected 'self' and 'other' to have same density, but 'self' has {input.sparse_dim()} sparse dimensions "
+                f"while 'other' has {other.sparse_dim()} sparse dimensions"
+            )
         found = _add_sparse(as_coo(input), as_coo(other), alpha).as_layout(input.kind)
     elif is_sparse(other):
         found = _add_to_dense(input, other, alpha)
@@ -178,9 +222,12 @@ def broadcast(x: Any, shape: tuple) -> Any:
 def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Any = None) -> Any:
     """input / other, for a number."""
     if is_sparse(other):
-        raise RuntimeError("Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
-                           f"{list(other.shape)} for divisor)" if other.ndim else
-                           "Sparse division requires a dense divisor")  # fmt: skip
+        raise RuntimeError(
+            "Sparse division requires a scalar or zero-dim dense tensor divisor (got shape "
+            f"{list(other.shape)} for divisor)"
+            if other.ndim
+            else "Sparse division requires a dense divisor"
+        )
     if not is_number(other):
         raise RuntimeError(
             f"Sparse division requires a scalar or zero-dim dense tensor divisor (got shape {list(other.shape)} for divisor)"

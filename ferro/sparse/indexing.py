@@ -24,8 +24,10 @@ def index_select(input: Any, dim: int, index: Any, *, out: Any = None) -> Any:
     wanted = index._data.reshape(-1).astype(np.int64)
     size = input.extent[d]
     if wanted.size and (wanted.min() < -size or wanted.max() >= size):
-        raise IndexError(f"index_select(): index contains {wanted.min() if wanted.min() < -size else wanted.max()} that is out of range for tensor "
-                         f"of size {list(input.extent)} at dimension {d}")  # fmt: skip
+        raise IndexError(
+            f"index_select(): index contains {wanted.min() if wanted.min() < -size else wanted.max()} that is out of range for tensor "
+            f"of size {list(input.extent)} at dimension {d}"
+        )
     wanted = np.where(wanted < 0, wanted + size, wanted)
     extent = (*input.extent[:d], wanted.size, *input.extent[d + 1 :])
     if d >= n:
@@ -48,8 +50,10 @@ def narrow(input: Any, dim: int, start: int, length: int) -> Any:
         raise RuntimeError(f"narrow: Dimension {dim} out of range. Expecting 0 <= dim < {input.ndim}.")
     size = input.extent[dim]
     if not (start >= 0 and length >= 0 and start + length <= size):
-        raise RuntimeError(f"narrow: Invalid range to narrow. range(start, start+length) must be a subset of range(0, {size}), got start "
-                           f"{start} and length {length}")  # fmt: skip
+        raise RuntimeError(
+            f"narrow: Invalid range to narrow. range(start, start+length) must be a subset of range(0, {size}), got start "
+            f"{start} and length {length}"
+        )
     return index_select(input, dim, wrap(np.arange(start, start + length)))
 
 

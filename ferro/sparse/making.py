@@ -110,13 +110,25 @@ def coo(
     if unique and checked:
         flat = found.flat()
         if (flat[1:] <= flat[:-1]).any():
-            raise RuntimeError("cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor: an index occurs "
-                               "twice, or they are not in order")  # fmt: skip
+            raise RuntimeError(
+                "cannot set is_coalesced to true if indices correspond to uncoalesced COO tensor: an index occurs "
+                "twice, or they are not in order"
+            )
     return found
 
 
-def compressed(name: str, starts: Any, others: Any, values: Any, size: Any, dtype: Any, device: Any, requires_grad: bool,
-               layout: Any, checked: bool) -> Any:  # fmt: skip
+def compressed(
+    name: str,
+    starts: Any,
+    others: Any,
+    values: Any,
+    size: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    layout: Any,
+    checked: bool,
+) -> Any:
     """sparse_csr_tensor and sparse_csc_tensor: values by lines (rows, or columns), with their places in the other dimension.
 
     Those of a line that are not in order are put in order, and those at one place added up; refused if they are to be `checked`.
@@ -239,13 +251,17 @@ def of_old(name: str, dtype: Any, args: tuple, kwargs: dict) -> SparseTensor:
     if kwargs or not (
         tensors or all(isinstance(a, int) for a in args) or (len(args) == 1 and isinstance(args[0], (tuple, list)))
     ):
-        raise TypeError(f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}); of a "
-                        "sparse tensor it takes indices, values and a size, or a size")  # fmt: skip
+        raise TypeError(
+            f"new() received an invalid combination of arguments - got ({', '.join(type(a).__name__ for a in args)}); of a "
+            "sparse tensor it takes indices, values and a size, or a size"
+        )
     if tensors:
         return coo(place, kept, size, None, None, False, None, False)
     if args and not isinstance(args[0], int) and not isinstance(args[0], Size):
-        raise TypeError(f"{name}(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a strided "
-                        "tensor and convert it to sparse via to_sparse.")  # fmt: skip
+        raise TypeError(
+            f"{name}(sequence) only accepts sizes.  Please use torch.sparse_coo_tensor() or construct a strided "
+            "tensor and convert it to sparse via to_sparse."
+        )
     shape = tuple(args[0]) if args and isinstance(args[0], Size) else args or (0,)
     return none(shape, len(shape), dtype)
 

@@ -52,8 +52,10 @@ def _matrices(name: str, x: Any, y: Any) -> None:
 def _kinds(name: str, mat1: Any, mat2: Any) -> None:
     """Refuses a first factor that is dense, and a second one that is sparse."""
     if not is_sparse(mat1):
-        raise RuntimeError(f"{name}: tensor.sspaddmm(...) can only be called on sparse tensors: expected 'mat1' to have sparse layout, got "
-                           "'mat1' with layout Strided")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: tensor.sspaddmm(...) can only be called on sparse tensors: expected 'mat1' to have sparse layout, got "
+            "'mat1' with layout Strided"
+        )
     if is_sparse(mat2):
         raise RuntimeError(f"{name}: expected 'mat2' to have strided layout, got 'mat2' with layout Sparse")
 

@@ -62,8 +62,11 @@ def numel(input: Any) -> int:
 def is_nonzero(input: Any) -> bool:
     """The truth of a tensor with one element."""
     if math.prod(input.extent) != 1:
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous" if math.prod(input.extent)
-                           else "Boolean value of Tensor with no values is ambiguous")  # fmt: skip
+        raise RuntimeError(
+            "Boolean value of Tensor with more than one value is ambiguous"
+            if math.prod(input.extent)
+            else "Boolean value of Tensor with no values is ambiguous"
+        )
     return bool(input.to_dense().item())
 
 

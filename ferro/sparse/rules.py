@@ -57,8 +57,10 @@ def refused(name: str, why: str) -> Exception:
 def same_shape(name: str, x: Any, y: Any) -> None:
     """RuntimeError unless two operands have one shape."""
     if tuple(x.shape) != tuple(y.shape):
-        raise RuntimeError(f"{name}: expected 'self' and 'other' to have same size, but self has size {list(x.shape)} while other has size "
-                           f"{list(y.shape)} (sparse tensors are not broadcast)")  # fmt: skip
+        raise RuntimeError(
+            f"{name}: expected 'self' and 'other' to have same size, but self has size {list(x.shape)} while other has size "
+            f"{list(y.shape)} (sparse tensors are not broadcast)"
+        )
 
 
 def is_tensor(x: Any) -> bool:

@@ -108,17 +108,23 @@ def cat(tensors: Any, dim: int = 0, *, out: Any = None) -> Any:
     """Sparse tensors in a row along a dimension."""
     tensors = list(tensors)
     if not all(is_sparse(x) for x in tensors):
-        raise RuntimeError("Concatenating sparse tensors, but a dense tensor was found at position "
-                           f"{next(i for i, x in enumerate(tensors) if not is_sparse(x))}.")  # fmt: skip
+        raise RuntimeError(
+            "Concatenating sparse tensors, but a dense tensor was found at position "
+            f"{next(i for i, x in enumerate(tensors) if not is_sparse(x))}."
+        )
     first = tensors[0]
     d, n = one_dim("cat", first, dim), first.sparse_dim()
     for i, x in enumerate(tensors):
         if x.sparse_dim() != n or x.dense_dim() != first.dense_dim():
-            raise RuntimeError(f"All tensors must have the same sparse_dim and dense_dim: {n}, {first.dense_dim()}, but tensor at position "
-                               f"{i} has {x.sparse_dim()}, {x.dense_dim()}.")  # fmt: skip
+            raise RuntimeError(
+                f"All tensors must have the same sparse_dim and dense_dim: {n}, {first.dense_dim()}, but tensor at position "
+                f"{i} has {x.sparse_dim()}, {x.dense_dim()}."
+            )
         if [s for k, s in enumerate(x.extent) if k != d] != [s for k, s in enumerate(first.extent) if k != d]:
-            raise RuntimeError(f"All tensors must have the same shape: {list(first.extent)} (except in the concatenating dimension), but found "
-                               f"shape: {list(x.extent)} at position {i}.")  # fmt: skip
+            raise RuntimeError(
+                f"All tensors must have the same shape: {list(first.extent)} (except in the concatenating dimension), but found "
+                f"shape: {list(x.extent)} at position {i}."
+            )
     extent = list(first.extent)
     starts = np.cumsum([0, *[x.extent[d] for x in tensors]])
     extent[d] = int(starts[-1])

@@ -208,8 +208,10 @@ class SparseTensor(Tensor):
 
     def _refuse_compressed(self, what: str) -> None:
         if self.kind is not sparse_coo:
-            raise NotImplementedError(f"Could not run 'aten::{what}' with arguments from the 'SparseCsrCPU' backend: a matrix of the layout "
-                                      f"{title(self.kind)} has compressed indices")  # fmt: skip
+            raise NotImplementedError(
+                f"Could not run 'aten::{what}' with arguments from the 'SparseCsrCPU' backend: a matrix of the layout "
+                f"{title(self.kind)} has compressed indices"
+            )
 
     def _need_coo(self, what: str) -> None:
         if self.kind is not sparse_coo:
@@ -270,8 +272,11 @@ class SparseTensor(Tensor):
 
     def flat(self) -> Any:
         """The index of each value, counted through all sparse dimensions."""
-        return np.ravel_multi_index(tuple(self.place), self.extent[: self.sparse_dim()]) if self.place.size else (
-            np.zeros(self.place.shape[1], np.int64))  # fmt: skip
+        return (
+            np.ravel_multi_index(tuple(self.place), self.extent[: self.sparse_dim()])
+            if self.place.size
+            else (np.zeros(self.place.shape[1], np.int64))
+        )
 
     # -- forms
 

@@ -155,9 +155,12 @@ def _comparisons(actual: Any, expected: Any, path: tuple, options: Options) -> l
         elif _are(Mapping, actual, expected):
             have, want = set(actual), set(expected)
             if have != want:
-                raise Mismatch(AssertionError, "The keys of the mappings do not match:\n"
-                                               f"Missing keys in the actual mapping: {_listed(want - have)}\n"
-                                               f"Additional keys in the actual mapping: {_listed(have - want)}")  # fmt: skip
+                raise Mismatch(
+                    AssertionError,
+                    "The keys of the mappings do not match:\n"
+                    f"Missing keys in the actual mapping: {_listed(want - have)}\n"
+                    f"Additional keys in the actual mapping: {_listed(have - want)}",
+                )
             keys = _listed(have)
         else:
             return [(path, *_comparison(actual, expected, options))]
@@ -250,8 +253,13 @@ def _compare_numbers(actual: Any, expected: Any, options: Options) -> None:
 
 
 def _compare_tensors(actual: Tensor, expected: Tensor, options: Options) -> None:
-    for name, checked in (("shape", True), ("layout", options.check_layout), ("stride()", options.check_stride),
-                          ("device", options.check_device), ("dtype", options.check_dtype)):  # fmt: skip
+    for name, checked in (
+        ("shape", True),
+        ("layout", options.check_layout),
+        ("stride()", options.check_stride),
+        ("device", options.check_device),
+        ("dtype", options.check_dtype),
+    ):
         if name == "stride()" and not (actual.layout == expected.layout == strided):
             continue
         have, want = [t.stride() if name == "stride()" else getattr(t, name) for t in (actual, expected)]
@@ -276,8 +284,11 @@ def _parts(actual: Tensor, expected: Tensor) -> list:
     if actual.layout is sparse_coo:
         kind = "COO"
         if a.sparse_dim() != b.sparse_dim():
-            raise Mismatch(AssertionError, "The number of sparse dimensions in sparse COO tensors does not match: "
-                                           f"{a.sparse_dim()} != {b.sparse_dim()}")  # fmt: skip
+            raise Mismatch(
+                AssertionError,
+                "The number of sparse dimensions in sparse COO tensors does not match: "
+                f"{a.sparse_dim()} != {b.sparse_dim()}",
+            )
         names: tuple = ("_indices",)
     else:
         kind = kind.removeprefix("Sparse").upper()
@@ -309,9 +320,14 @@ def _compare_values(name: str, actual: Tensor, expected: Tensor, rtol: float, at
 def _of_numbers(name: str, actual: Any, expected: Any, rtol: float, atol: float) -> str:
     difference = abs(actual - expected)
     relative = float("inf") if expected == 0 else difference / abs(expected)
-    return "\n".join((*_head(name, rtol, atol), f"Expected {expected} but got {actual}.",
-                      f"Absolute difference: {difference}{_allowed(rtol, atol, atol)}",
-                      f"Relative difference: {relative}{_allowed(rtol, atol, rtol)}"))  # fmt: skip
+    return "\n".join(
+        (
+            *_head(name, rtol, atol),
+            f"Expected {expected} but got {actual}.",
+            f"Absolute difference: {difference}{_allowed(rtol, atol, atol)}",
+            f"Relative difference: {relative}{_allowed(rtol, atol, rtol)}",
+        )
+    )
 
 
 def _of_tensors(name: str, actual: Tensor, expected: Tensor, matches: Tensor, rtol: float, atol: float) -> str:

@@ -42,8 +42,10 @@ def make_tensor(
     sizes = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
     inexact = isinstance(dtype, dtypes.dtype) and (dtype.is_floating_point or dtype.is_complex)
     if noncontiguous and memory_format is not None:
-        raise ValueError("make_tensor: The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
-                         f"{noncontiguous=} and {memory_format=}")  # fmt: skip
+        raise ValueError(
+            "make_tensor: The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
+            f"{noncontiguous=} and {memory_format=}"
+        )
     if requires_grad and not inexact:
         raise ValueError(
             f"make_tensor: `requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}"
@@ -86,13 +88,19 @@ def _bounds(dtype: Any, low: Any, high: Any, limits: tuple, default: tuple) -> t
     if any(isinstance(bound, float) and math.isnan(bound) for bound in (low, high)):
         raise ValueError(f"make_tensor: `low` and `high` cannot be NaN, but got {low=} and {high=}")
     if low == high and (dtype.is_floating_point or dtype.is_complex):
-        warnings.warn("Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 and will be "
-                      "removed in 2.3. Use `torch.full(...)` instead.", FutureWarning, stacklevel=3)  # fmt: skip
+        warnings.warn(
+            "Passing `low==high` to `torch.testing.make_tensor` for floating or complex types is deprecated since 2.1 and will be "
+            "removed in 2.3. Use `torch.full(...)` instead.",
+            FutureWarning,
+            stacklevel=3,
+        )
     elif low >= high:
         raise ValueError(f"make_tensor: `low` must be less than `high`, but got {low} >= {high}")
     elif high < least or low >= end:
-        raise ValueError(f"make_tensor: The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports "
-                         f"[{least}, {end})")  # fmt: skip
+        raise ValueError(
+            f"make_tensor: The value interval specified by `low` and `high` is [{low}, {high}), but {dtype} only supports "
+            f"[{least}, {end})"
+        )
     return min(max(low, least), end), min(max(high, least), end)
 
 

@@ -103,18 +103,24 @@ class _Reuse(_Counting):
 
     def numbered(self, key: tuple, op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
         if key not in self.storage:
-            raise RuntimeError(f"{op.name}: call number {key[1]} was encountered during backward but not found in storage: the checkpointed "
-                               "function did something else in forward.")  # fmt: skip
+            raise RuntimeError(
+                f"{op.name}: call number {key[1]} was encountered during backward but not found in storage: the checkpointed "
+                "function did something else in forward."
+            )
         kept = self.storage[key]
         if kept is None:
             return watched(op, xs, params, mode)
         if kept is _CONSUMED:
-            raise RuntimeError("Trying to backward an extra time. You are only allowed to backward once on any region computed under "
-                               "selective activation checkpoint.")  # fmt: skip
+            raise RuntimeError(
+                "Trying to backward an extra time. You are only allowed to backward once on any region computed under "
+                "selective activation checkpoint."
+            )
         changed = [v for v, n in kept.versions if v.n != n]
         if changed and not self.allow_mutation:
-            raise RuntimeError(f"Tensor cached during selective activation checkpoint has been mutated: the result of '{op.name}' was changed "
-                               f"by '{changed[0].culprit}'. Pass allow_cache_entry_mutation=True if that is meant.")  # fmt: skip
+            raise RuntimeError(
+                f"Tensor cached during selective activation checkpoint has been mutated: the result of '{op.name}' was changed "
+                f"by '{changed[0].culprit}'. Pass allow_cache_entry_mutation=True if that is meant."
+            )
         self.storage[key] = _CONSUMED
         return watched(_with_forward(op, lambda *args: kept.raw), xs, params, mode)
 

@@ -150,10 +150,12 @@ class _Input:
     def _unchanged(self) -> Any:
         v = self.version
         if v.n != self.expected:
-            raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: an input of "
-                               f"shape {list(self.kept._data.shape)} of a checkpointed function is at version {v.n}; expected version "
-                               f"{self.expected} instead. The last change was made by '{v.culprit}'. Recomputation would start from other "
-                               "values: use the out-of-place form, or give the checkpoint a clone().")  # fmt: skip
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: an input of "
+                f"shape {list(self.kept._data.shape)} of a checkpointed function is at version {v.n}; expected version "
+                f"{self.expected} instead. The last change was made by '{v.culprit}'. Recomputation would start from other "
+                "values: use the out-of-place form, or give the checkpoint a clone()."
+            )
         return self.kept
 
 
@@ -264,8 +266,10 @@ class _Sink(_Saving):
         self.notes.append(self.note(t))
         if index >= len(frame.holders):
             if frame.complete and frame.check != "none":
-                raise CheckpointError("torch.utils.checkpoint: trying to save more tensors during recomputation than during the original "
-                                      f"forward pass. {frame.difference(self.notes)}")  # fmt: skip
+                raise CheckpointError(
+                    "torch.utils.checkpoint: trying to save more tensors during recomputation than during the original "
+                    f"forward pass. {frame.difference(self.notes)}"
+                )
             return plain  # backward within the function itself: only what was saved so far is asked for
         if frame.holders[index]() is not None:
             self.found[index] = plain
@@ -280,9 +284,11 @@ def _take(holder: _Holder) -> Any:
     v = holder.version
     if v.n != holder.expected:
         op, shape, _ = frame.notes[holder.index]
-        raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of shape "
-                           f"{list(shape)} saved by '{op}' inside a checkpoint is at version {v.n}; expected version {holder.expected} "
-                           f"instead. The last change was made by '{v.culprit}'.")  # fmt: skip
+        raise RuntimeError(
+            "one of the variables needed for gradient computation has been modified by an inplace operation: a tensor of shape "
+            f"{list(shape)} saved by '{op}' inside a checkpoint is at version {v.n}; expected version {holder.expected} "
+            f"instead. The last change was made by '{v.culprit}'."
+        )
     keeper: Any = _switches.group or current_run()
     if keeper is None:  # somebody looks at a saved value outside of a backward
         return frame.recomputed()[holder.index]
@@ -292,8 +298,11 @@ def _take(holder: _Holder) -> Any:
         keeper.scratch[frame] = frame.recomputed()
     found = keeper.scratch[frame]
     if holder.index not in found:
-        extra = ("Two backwards under one GraphExecGroup must not need the same saved tensor. " if _switches.group is not None else
-                 "Call ctx.saved_tensors only once in a custom backward. ")  # fmt: skip
+        extra = (
+            "Two backwards under one GraphExecGroup must not need the same saved tensor. "
+            if _switches.group is not None
+            else "Call ctx.saved_tensors only once in a custom backward. "
+        )
         raise CheckpointError(
             "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. " + extra
         )
@@ -329,19 +338,25 @@ class _Frame:
 
     def _compare(self, notes: list) -> None:
         if len(notes) != len(self.holders):
-            raise CheckpointError("torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
-                                  f"recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\nNumber of tensors saved "
-                                  f"during recomputation: {len(notes)}.\n{self.difference(notes)}")  # fmt: skip
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.holders)}\nNumber of tensors saved "
+                f"during recomputation: {len(notes)}.\n{self.difference(notes)}"
+            )
         wrong = [
             i
             for i, (a, b) in enumerate(zip(self.notes, notes, strict=True))
             if a[1:] != b[1:] and self.holders[i]() is not None
         ]
         if wrong:
-            lines = [f"tensor at position {i}:\nsaved metadata: {_described(self.notes[i])}\nrecomputed metadata: {_described(notes[i])}"
-                     for i in wrong]  # fmt: skip
-            raise CheckpointError("torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during "
-                                  "the forward pass.\n" + "\n".join(lines) + f"\n{self._advice()}")  # fmt: skip
+            lines = [
+                f"tensor at position {i}:\nsaved metadata: {_described(self.notes[i])}\nrecomputed metadata: {_described(notes[i])}"
+                for i in wrong
+            ]
+            raise CheckpointError(
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during "
+                "the forward pass.\n" + "\n".join(lines) + f"\n{self._advice()}"
+            )
 
     def difference(self, notes: list) -> str:
         """A sentence that says where recomputation left the path of the forward pass."""
@@ -353,11 +368,15 @@ class _Frame:
 
     def _advice(self) -> str:
         if self.log is not None:
-            return ("You are seeing this error because you passed `debug=True` to checkpoint or because "
-                    f"`set_checkpoint_debug_enabled(True)` is used.\nOperations of the forward pass:\n{self.log.text(0)}\n"
-                    f"Operations of the recomputation:\n{self.log.text(1)}")  # fmt: skip
-        return ("The function must do the same when it runs again: look for state that changed in between (counters, caches, training mode, "
-                "random numbers of another library), or pass debug=True for a log of both runs.")  # fmt: skip
+            return (
+                "You are seeing this error because you passed `debug=True` to checkpoint or because "
+                f"`set_checkpoint_debug_enabled(True)` is used.\nOperations of the forward pass:\n{self.log.text(0)}\n"
+                f"Operations of the recomputation:\n{self.log.text(1)}"
+            )
+        return (
+            "The function must do the same when it runs again: look for state that changed in between (counters, caches, training mode, "
+            "random numbers of another library), or pass debug=True for a log of both runs."
+        )
 
 
 def _described(note: tuple) -> str:
@@ -391,9 +410,16 @@ class _Recorder(Observer):
         return watched(op, xs, params, mode)
 
 
-def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None,
-               context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn, determinism_check: str = "default",
-               debug: bool = False, early_stop: bool = True, **kwargs: Any) -> Any:  # fmt: skip
+def checkpoint(
+    function: Callable,
+    *args: Any,
+    use_reentrant: bool | None = None,
+    context_fn: Callable[[], tuple[Any, Any]] = noop_context_fn,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
     """``function(*args, **kwargs)``, which saves only its inputs for backward and runs again when backward comes to it.
 
     use_reentrant: False is recommended; True keeps the older way, a nested backward inside a custom Function, which knows
@@ -413,8 +439,11 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None
         tensor([-0.1283])
     """
     if use_reentrant is None:
-        warnings.warn("torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, "
-                      "but if you need to preserve the current default behavior, you can pass use_reentrant=True.", stacklevel=2)  # fmt: skip
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. use_reentrant=False is recommended, "
+            "but if you need to preserve the current default behavior, you can pass use_reentrant=True.",
+            stacklevel=2,
+        )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if use_reentrant:
@@ -439,8 +468,10 @@ def checkpoint(function: Callable, *args: Any, use_reentrant: bool | None = None
         result = function(*args, **kwargs)
         frame.complete = True
     if not frame.complete:
-        raise RuntimeError("torch.utils.checkpoint: the forward context provided by context_fn suppressed an exception raised during the "
-                           "checkpointed forward. This is not supported because checkpoint cannot return a value for a failed forward.")  # fmt: skip
+        raise RuntimeError(
+            "torch.utils.checkpoint: the forward context provided by context_fn suppressed an exception raised during the "
+            "checkpointed forward. This is not supported because checkpoint cannot return a value for a failed forward."
+        )
     return result
 
 
@@ -479,9 +510,11 @@ class CheckpointFunction(Function):
     def backward(ctx: Any, *grads: Any) -> tuple:
         run = current_run()
         if run is not None and run.capture is not None:
-            raise RuntimeError("When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter "
-                               "to .backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() without "
-                               "passing the `inputs` argument.")  # fmt: skip
+            raise RuntimeError(
+                "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter "
+                "to .backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() without "
+                "passing the `inputs` argument."
+            )
         inputs = list(ctx.arguments.restored()[0])
         for place, t in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[place] = t
@@ -515,9 +548,12 @@ def checkpoint_sequential(
 ) -> Any:
     """Applies a Sequential or a list of functions to `input` in `segments` parts; all but the last are checkpointed."""
     if use_reentrant is None:
-        warnings.warn("torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
-                      "use_reentrant=False is recommended, but if you need to preserve the current default behavior, you can pass "
-                      "use_reentrant=True.", stacklevel=2)  # fmt: skip
+        warnings.warn(
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. "
+            "use_reentrant=False is recommended, but if you need to preserve the current default behavior, you can pass "
+            "use_reentrant=True.",
+            stacklevel=2,
+        )
         use_reentrant = True
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
@@ -544,5 +580,7 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
 def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
     """Sets the generators of GPUs, of which there are none.  Raises: RuntimeError where there is a state for one."""
     if len(devices) or len(states):
-        raise RuntimeError(f"set_device_states: there are no GPUs, and no generators for the devices {list(devices)}; `set_rng_state` "
-                           "sets the CPU's")  # fmt: skip
+        raise RuntimeError(
+            f"set_device_states: there are no GPUs, and no generators for the devices {list(devices)}; `set_rng_state` "
+            "sets the CPU's"
+        )

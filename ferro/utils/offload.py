@@ -26,9 +26,11 @@ class _Leaf:
     def unpacked(self) -> Any:
         """The leaf, if nobody has changed it."""
         if self.version.n != self.expected:
-            raise RuntimeError("one of the variables needed for gradient computation has been modified by an inplace operation: a leaf of shape "
-                               f"{list(self.tensor.shape)} that was saved for backward is at version {self.version.n}; expected version "
-                               f"{self.expected} instead. The last change was made by '{self.version.culprit}'.")  # fmt: skip
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace operation: a leaf of shape "
+                f"{list(self.tensor.shape)} that was saved for backward is at version {self.version.n}; expected version "
+                f"{self.expected} instead. The last change was made by '{self.version.culprit}'."
+            )
         return self.tensor
 
 

@@ -36,8 +36,10 @@ def swap_tensors(t1: Any, t2: Any) -> None:
             raise RuntimeError(f"Cannot swap {name} because {user}; let go of that first")
     slots = _slots(type(t1))
     if slots != _slots(type(t2)):
-        raise RuntimeError(f"Cannot swap t1 and t2 if they have different slots: {type(t1).__name__} has {sorted(slots)}, "
-                           f"{type(t2).__name__} has {sorted(_slots(type(t2)))}")  # fmt: skip
+        raise RuntimeError(
+            f"Cannot swap t1 and t2 if they have different slots: {type(t1).__name__} has {sorted(slots)}, "
+            f"{type(t2).__name__} has {sorted(_slots(type(t2)))}"
+        )
     if t1 is t2:
         return
     t1.__class__, t2.__class__ = type(t2), type(t1)

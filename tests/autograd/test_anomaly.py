@@ -63,8 +63,13 @@ def test_a_nan_is_found_and_its_forward_shown(T: Any) -> Any:
         x = leaf(T, 0.0, 1.0)
         message, warned = outcome(nan_loss(T, x).backward)
     assert "nan_loss" in warned[0]  # the line of the forward call
-    return ("returned nan values in its 0th output" in message, "SqrtBackward0" in message, len(warned),
-            "Error detected in SqrtBackward0. Traceback of forward call that caused the error:" in warned[0], x.grad)  # fmt: skip
+    return (
+        "returned nan values in its 0th output" in message,
+        "SqrtBackward0" in message,
+        len(warned),
+        "Error detected in SqrtBackward0. Traceback of forward call that caused the error:" in warned[0],
+        x.grad,
+    )
 
 
 def test_the_message_says_which_element() -> None:
@@ -194,10 +199,15 @@ def test_an_error_in_double_backward_shows_both_forward_calls(T: Any) -> Any:
         y = Square.apply(x)
         (g,) = T.autograd.grad(y.sum(), x, create_graph=True)
         message, warned = outcome(g.sum().backward)
-    return (message, len(warned), "Error detected in BrokenBackward" in warned[0], "Traceback of forward call that caused" in warned[0],
-            "Previous calculation was induced by SquareBackward" in warned[1],
-            "Traceback of forward call that induced the previous calculation" in warned[1],
-            ["test_anomaly.py" in w for w in warned])  # fmt: skip
+    return (
+        message,
+        len(warned),
+        "Error detected in BrokenBackward" in warned[0],
+        "Traceback of forward call that caused" in warned[0],
+        "Previous calculation was induced by SquareBackward" in warned[1],
+        "Traceback of forward call that induced the previous calculation" in warned[1],
+        ["test_anomaly.py" in w for w in warned],
+    )
 
 
 @both

@@ -98,11 +98,13 @@ def test_seeds_and_losses(T: Any) -> Any:
     z = complex_leaf(T)
     x = leaf(T, 1.0, 2.0, 3.0)
     y = z * z
-    return (error(y.sum().backward, "grad can be implicitly created only for real scalar outputs"),
-            T.autograd.grad(y, z, T.tensor(POINTS, dtype=T.complex128), retain_graph=True)[0],
-            error(lambda: T.autograd.grad(z * z, z, T.ones(3, dtype=T.float64)), "complex"),
-            error(lambda: T.autograd.grad(x * x, x, T.tensor(POINTS, dtype=T.complex128)), "complex"),
-            T.autograd.grad(x * 1j, x, T.tensor(POINTS, dtype=T.complex128))[0])  # fmt: skip
+    return (
+        error(y.sum().backward, "grad can be implicitly created only for real scalar outputs"),
+        T.autograd.grad(y, z, T.tensor(POINTS, dtype=T.complex128), retain_graph=True)[0],
+        error(lambda: T.autograd.grad(z * z, z, T.ones(3, dtype=T.float64)), "complex"),
+        error(lambda: T.autograd.grad(x * x, x, T.tensor(POINTS, dtype=T.complex128)), "complex"),
+        T.autograd.grad(x * 1j, x, T.tensor(POINTS, dtype=T.complex128))[0],
+    )
 
 
 @both
@@ -177,8 +179,14 @@ def test_view_as_complex_shares_memory(T: Any) -> Any:
 def test_parts_of_real_tensors(T: Any) -> Any:
     x = leaf(T, 1.0, 2.0) * 1
     x.real = x.detach() * 3
-    return (x.real is x, x, x.conj() is x, error(lambda: x.imag, "not implemented for tensors with non-complex dtypes"),
-            error(lambda: T.view_as_real(x)), T.resolve_conj(x) is x)  # fmt: skip
+    return (
+        x.real is x,
+        x,
+        x.conj() is x,
+        error(lambda: x.imag, "not implemented for tensors with non-complex dtypes"),
+        error(lambda: T.view_as_real(x)),
+        T.resolve_conj(x) is x,
+    )
 
 
 @both
@@ -212,8 +220,13 @@ def test_conj_is_a_copy() -> None:
 @pytest.mark.parametrize("fast", [False, True])
 def test_gradcheck_of_complex_functions(fast: bool) -> None:
     z, x = complex_leaf(ferro), leaf(ferro, 1.0, 2.0, 3.0)
-    for f in (lambda z, x: z * x + z.conj(), lambda z, x: (z.abs() * x, z.exp()), lambda z, x: ferro.view_as_real(z) * x[0],
-              lambda z, x: (z * 1).mul_(x).real, lambda z, x: z.pow(x * (1 + 0j))):  # fmt: skip
+    for f in (
+        lambda z, x: z * x + z.conj(),
+        lambda z, x: (z.abs() * x, z.exp()),
+        lambda z, x: ferro.view_as_real(z) * x[0],
+        lambda z, x: (z * 1).mul_(x).real,
+        lambda z, x: z.pow(x * (1 + 0j)),
+    ):
         assert ferro.autograd.gradcheck(f, (z, x), fast_mode=fast, check_forward_ad=True)
     assert ferro.autograd.gradgradcheck(lambda z, x: z * z.conj() * x, (z, x), fast_mode=fast)
 

@@ -55,8 +55,17 @@ def test_levels(T: Any) -> Any:
     F.exit_dual_level(level=level)
     plain = T.ones(1)
     found = F.unpack_dual(plain)
-    return (inside, outside, later, by_hand, error(F.exit_dual_level), error(lambda: F.make_dual(plain, plain), "level"),
-            found.primal is plain, found.tangent, type(found).__name__)  # fmt: skip
+    return (
+        inside,
+        outside,
+        later,
+        by_hand,
+        error(F.exit_dual_level),
+        error(lambda: F.make_dual(plain, plain), "level"),
+        found.primal is plain,
+        found.tangent,
+        type(found).__name__,
+    )
 
 
 @both
@@ -87,10 +96,17 @@ def test_arguments_of_make_dual(T: Any) -> Any:
     F = T.autograd.forward_ad
     x, i = T.ones(2), T.ones(2, dtype=T.int64)
     d = F.make_dual(x, T.ones(2))
-    return (error(lambda: F.make_dual(i, x), "Expected primal to be floating point or complex"),
-            error(lambda: F.make_dual(x, i), "Expected tangent to be floating point or complex"),
-            error(lambda: F.make_dual(x, T.ones(3))), error(lambda: F.make_dual(d, x), "already has a forward gradient at the same level"),
-            d._is_view(), d._base is x, d.requires_grad, repr(d), tangent(T, x))  # fmt: skip
+    return (
+        error(lambda: F.make_dual(i, x), "Expected primal to be floating point or complex"),
+        error(lambda: F.make_dual(x, i), "Expected tangent to be floating point or complex"),
+        error(lambda: F.make_dual(x, T.ones(3))),
+        error(lambda: F.make_dual(d, x), "already has a forward gradient at the same level"),
+        d._is_view(),
+        d._base is x,
+        d.requires_grad,
+        repr(d),
+        tangent(T, x),
+    )
 
 
 def test_make_dual_refuses_a_tangent_of_another_dtype() -> None:
@@ -114,8 +130,15 @@ def test_a_dual_of_a_leaf_and_of_a_parameter(T: Any) -> Any:
     a, p = leaf(T, 1.0, 2.0), T.nn.Parameter(T.ones(2))
     x, y = F.make_dual(a, T.ones(2, dtype=T.float64)), F.make_dual(p, T.ones(2))
     primal = F.unpack_dual(x).primal
-    return (x.requires_grad, x.is_leaf, isinstance(y, T.nn.Parameter), tangent(T, y * 3), primal.requires_grad, tangent(T, primal),
-            error(lambda: x.mul_(2), "a view of a leaf Variable that requires grad"))  # fmt: skip
+    return (
+        x.requires_grad,
+        x.is_leaf,
+        isinstance(y, T.nn.Parameter),
+        tangent(T, y * 3),
+        primal.requires_grad,
+        tangent(T, primal),
+        error(lambda: x.mul_(2), "a view of a leaf Variable that requires grad"),
+    )
 
 
 # -- what carries tangents -------------------------------------------------------------------------------------------------------
@@ -124,10 +147,31 @@ def test_a_dual_of_a_leaf_and_of_a_parameter(T: Any) -> Any:
 @at_level
 def test_views_carry_tangents(T: Any) -> Any:
     x = dual(T, [[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0], [7.0, 8.0]])
-    return [tangent(T, v) for v in (
-        x.t(), x.view(-1), x[0], x.diagonal(), x.unbind()[1], x.expand(2, 2, 2), x.reshape(4)[1:], x.as_strided((2,), (2,)),
-        x.unfold(0, 1, 1), x.chunk(2, 1)[1], x.clone(), x.contiguous(), x.float(), x.squeeze(), x.permute(1, 0), x.detach(), x.data,
-        x.split(1)[0], x[T.tensor([1, 0])], x[x > 2])]  # fmt: skip
+    return [
+        tangent(T, v)
+        for v in (
+            x.t(),
+            x.view(-1),
+            x[0],
+            x.diagonal(),
+            x.unbind()[1],
+            x.expand(2, 2, 2),
+            x.reshape(4)[1:],
+            x.as_strided((2,), (2,)),
+            x.unfold(0, 1, 1),
+            x.chunk(2, 1)[1],
+            x.clone(),
+            x.contiguous(),
+            x.float(),
+            x.squeeze(),
+            x.permute(1, 0),
+            x.detach(),
+            x.data,
+            x.split(1)[0],
+            x[T.tensor([1, 0])],
+            x[x > 2],
+        )
+    ]
 
 
 @at_level
@@ -144,20 +188,45 @@ def test_broadcasting_promotion_and_selection(T: Any) -> Any:
     F = T.autograd.forward_ad
     x, column = dual(T, [1.0, 3.0], [2.0, 1.0]), T.ones(3, 1, dtype=T.float64)
     single = F.make_dual(T.ones(2), T.ones(2) * 3)
-    return [tangent(T, y) for y in (
-        x + column, column * x, single * T.ones(2, dtype=T.float64), single * 2j, T.stack([x, T.zeros(2, dtype=T.float64)]),
-        T.cat([x, x]), T.where(x > 2, x, 0.0), x.max(0).values, x.sort(descending=True).values, x @ x, x.norm(), x.cumsum(0))]  # fmt: skip
+    return [
+        tangent(T, y)
+        for y in (
+            x + column,
+            column * x,
+            single * T.ones(2, dtype=T.float64),
+            single * 2j,
+            T.stack([x, T.zeros(2, dtype=T.float64)]),
+            T.cat([x, x]),
+            T.where(x > 2, x, 0.0),
+            x.max(0).values,
+            x.sort(descending=True).values,
+            x @ x,
+            x.norm(),
+            x.cumsum(0),
+        )
+    ]
 
 
 @at_level
 def test_in_place_changes_with_tangents(T: Any) -> Any:
     found = []
     for change in (
-        lambda x: x.mul_(T.tensor([5.0, 6.0])), lambda x: x.zero_(), lambda x: x.fill_(3.0), lambda x: x.copy_(T.ones(2)),
-        lambda x: x.exp_(), lambda x: x.__setitem__(0, 0.0), lambda x: x.__setitem__(x > 1.5, 0.0), lambda x: x.relu_(),
-        lambda x: x.add_(x), lambda x: x[:1].mul_(10), lambda x: x.unsqueeze_(0), lambda x: x.clamp_(max=1.5),
-        lambda x: x.__setitem__(x > 1.5, x[x > 1.5] * 2), lambda x: x.detach_(), lambda x: x.detach().mul_(3),
-    ):  # fmt: skip
+        lambda x: x.mul_(T.tensor([5.0, 6.0])),
+        lambda x: x.zero_(),
+        lambda x: x.fill_(3.0),
+        lambda x: x.copy_(T.ones(2)),
+        lambda x: x.exp_(),
+        lambda x: x.__setitem__(0, 0.0),
+        lambda x: x.__setitem__(x > 1.5, 0.0),
+        lambda x: x.relu_(),
+        lambda x: x.add_(x),
+        lambda x: x[:1].mul_(10),
+        lambda x: x.unsqueeze_(0),
+        lambda x: x.clamp_(max=1.5),
+        lambda x: x.__setitem__(x > 1.5, x[x > 1.5] * 2),
+        lambda x: x.detach_(),
+        lambda x: x.detach().mul_(3),
+    ):
         x = dual(T, [1.0, 2.0], [3.0, 4.0]) * 1
         change(x)
         found.append((x, tangent(T, x)))
@@ -167,8 +236,14 @@ def test_in_place_changes_with_tangents(T: Any) -> Any:
 @at_level
 def test_a_plain_tensor_takes_the_tangent_of_what_is_written(T: Any) -> Any:
     x, found = dual(T, [1.0, 2.0], [3.0, 4.0]), []
-    for write in (lambda b: b.mul_(x), lambda b: b.copy_(x), lambda b: b.__setitem__(0, x[1]), lambda b: b.__setitem__(T.tensor([1, 0]), x),
-                  lambda b: b[1:].add_(x[:1]), lambda b: b.addcmul_(x, x)):  # fmt: skip
+    for write in (
+        lambda b: b.mul_(x),
+        lambda b: b.copy_(x),
+        lambda b: b.__setitem__(0, x[1]),
+        lambda b: b.__setitem__(T.tensor([1, 0]), x),
+        lambda b: b[1:].add_(x[:1]),
+        lambda b: b.addcmul_(x, x),
+    ):
         b = T.ones(2, dtype=T.float64)
         write(b)
         found.append((b, tangent(T, b)))
@@ -234,8 +309,15 @@ def test_grad_modes(T: Any) -> Any:
         inference = x * x
         inside = tangent(T, inference)
     loud = x * x
-    return (tangent(T, quiet), quiet.requires_grad, tangent(T, quiet).requires_grad, inside, tangent(T, inference), tangent(T, loud),
-            tangent(T, loud).requires_grad)  # fmt: skip
+    return (
+        tangent(T, quiet),
+        quiet.requires_grad,
+        tangent(T, quiet).requires_grad,
+        inside,
+        tangent(T, inference),
+        tangent(T, loud),
+        tangent(T, loud).requires_grad,
+    )
 
 
 @at_level
@@ -283,8 +365,10 @@ def test_what_jvp_is_given(T: Any) -> Any:
 @at_level
 def test_what_jvp_must_return(T: Any) -> Any:
     x = dual(T, [1.0, 2.0], [3.0, 4.0])
-    return [error(lambda f=f: scaled(T, [], result=f).apply(x)).split(":")[0] for f in (
-        lambda t: (t, t), lambda t: t[:1], lambda t: 3)]  # fmt: skip
+    return [
+        error(lambda f=f: scaled(T, [], result=f).apply(x)).split(":")[0]
+        for f in (lambda t: (t, t), lambda t: t[:1], lambda t: 3)
+    ]
 
 
 def test_a_jvp_may_return_none() -> None:  # (PyTorch fails an internal assertion)
@@ -314,11 +398,13 @@ def test_what_a_jvp_must_return_for_views_and_changed_inputs(T: Any) -> Any:
         lambda t: t.mul_(2),
         lambda t: t.mul_(2).clone(),
     ]
-    words = ["is returning a view (or an input as-is) but the jvp is not returning a view.",
-             "is returning a view but the jvp is not returning a view of the given grad input.",
-             "is returning a view but the jvp is not returning a view of the same base as the given grad input.",
-             "then the jvp function must modify the corresponding gradient inplace.",
-             "then the jvp function must modify the gradient inplace and return it as-is."]  # fmt: skip
+    words = [
+        "is returning a view (or an input as-is) but the jvp is not returning a view.",
+        "is returning a view but the jvp is not returning a view of the given grad input.",
+        "is returning a view but the jvp is not returning a view of the same base as the given grad input.",
+        "then the jvp function must modify the corresponding gradient inplace.",
+        "then the jvp function must modify the gradient inplace and return it as-is.",
+    ]
     found = []
     for kind in ("view", "same", "dirty"):
         for chosen in moves:
@@ -435,8 +521,14 @@ def test_gradients_carry_tangents(create_graph: bool, torch: Any) -> None:
         a = leaf(T, 1.0, 2.0)
         with T.autograd.forward_ad.dual_level():
             x = T.autograd.forward_ad.make_dual(a, T.tensor([1.0, 10.0], dtype=T.float64))
-            for f in (lambda x: x**3, lambda x: x.exp(), lambda x: x.sigmoid() * x, lambda x: x.unbind()[0] * x, lambda x: x * 3,
-                      lambda x: (x * 1).mul_(x).exp_()):  # fmt: skip
+            for f in (
+                lambda x: x**3,
+                lambda x: x.exp(),
+                lambda x: x.sigmoid() * x,
+                lambda x: x.unbind()[0] * x,
+                lambda x: x * 3,
+                lambda x: (x * 1).mul_(x).exp_(),
+            ):
                 (g,) = T.autograd.grad(f(x).sum(), a, create_graph=create_graph)
                 found.append((g, tangent(T, g), g.requires_grad))
             y = x**3
@@ -523,8 +615,13 @@ def test_nothing_waits_for_the_cycle_collector(case: str) -> None:
         def jvp(ctx: Any, t: Any) -> Any:
             return t * ctx.saved_tensors[0]
 
-    functions = {"exp": lambda x: x.exp() * x, "softmax": lambda x: x.softmax(0), "function": Exp.apply, "nested": lambda x: x.tanh(),
-                 "unbind": lambda x: ferro.linalg.eigh(ferro.outer(x, x))[0]}  # fmt: skip
+    functions = {
+        "exp": lambda x: x.exp() * x,
+        "softmax": lambda x: x.softmax(0),
+        "function": Exp.apply,
+        "nested": lambda x: x.tanh(),
+        "unbind": lambda x: ferro.linalg.eigh(ferro.outer(x, x))[0],
+    }
     direction = ferro.ones(2, dtype=ferro.float64)
     gc.collect()
     gc.disable()
@@ -573,21 +670,39 @@ def test_a_tangent_lies_in_memory_as_its_tensor(T: Any) -> Any:
     t = F.unpack_dual(x).tangent
     whole = x.as_strided((6,), (1,), 0)  # beyond the tensor itself
     crossed = F.make_dual(T.ones(2, 3), T.ones(3, 2).t())
-    return (t is direction, t.storage_offset(), T.autograd.grad(t.sum(), direction), tangent(T, whole).detach(),
-            F.unpack_dual(crossed).tangent.stride())  # fmt: skip
+    return (
+        t is direction,
+        t.storage_offset(),
+        T.autograd.grad(t.sum(), direction),
+        tangent(T, whole).detach(),
+        F.unpack_dual(crossed).tangent.stride(),
+    )
 
 
 @at_level
 def test_sentences_of_pytorch(T: Any) -> Any:
     F = T.autograd.forward_ad
     x = dual(T, [1.0], [2.0])
-    return (error(lambda: F.make_dual(T.ones(2), T.ones(3)), "Trying to set a forward gradient that has a different size than that of the original"),
-            error(lambda: T.add(x, x, out=T.ones(1, dtype=T.float64)), "that does not support it because it is an out= function"))  # fmt: skip
+    return (
+        error(
+            lambda: F.make_dual(T.ones(2), T.ones(3)),
+            "Trying to set a forward gradient that has a different size than that of the original",
+        ),
+        error(
+            lambda: T.add(x, x, out=T.ones(1, dtype=T.float64)),
+            "that does not support it because it is an out= function",
+        ),
+    )
 
 
 @at_level
 def test_what_has_no_derivative_says_so(T: Any) -> Any:
     x = dual(T, [1.0], [2.0])
     y = leaf(T, 1.0)
-    return (error(lambda: T.igamma(x, x), "Trying to use forward AD with igamma that does not support it because it has not been implemented yet"),
-            error(lambda: T.igamma(y, y).sum().backward(), "the derivative for 'igamma: input' is not implemented."))  # fmt: skip
+    return (
+        error(
+            lambda: T.igamma(x, x),
+            "Trying to use forward AD with igamma that does not support it because it has not been implemented yet",
+        ),
+        error(lambda: T.igamma(y, y).sum().backward(), "the derivative for 'igamma: input' is not implemented."),
+    )

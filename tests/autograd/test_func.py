@@ -92,7 +92,8 @@ NESTED: dict[str, Any] = {
     "grad and value": lambda T, F, s, x, t: F.grad_and_value(s)(x),
     "grad of grad": lambda T, F, s, x, t: F.grad(lambda y: (F.grad(s)(y) * t).sum())(x),
     "grad of grad of grad": lambda T, F, s, x, t: F.grad(
-        lambda z: (F.grad(lambda y: (F.grad(s)(y) * t).sum())(z) * t).sum())(x),
+        lambda z: (F.grad(lambda y: (F.grad(s)(y) * t).sum())(z) * t).sum()
+    )(x),
     "jvp": lambda T, F, s, x, t: F.jvp(s, (x,), (t,)),
     "jvp of jvp": lambda T, F, s, x, t: F.jvp(lambda y: F.jvp(s, (y,), (t,))[1], (x,), (t * t,)),
     "jvp of grad": lambda T, F, s, x, t: F.jvp(F.grad(s), (x,), (t,)),
@@ -103,31 +104,29 @@ NESTED: dict[str, Any] = {
     "vjp of grad": lambda T, F, s, x, t: F.vjp(F.grad(s), x)[1](t),
     "grad of vjp": lambda T, F, s, x, t: F.grad(lambda y: (F.vjp(s, y)[1](y[0])[0] * t).sum())(x),
     "jvp of vjp": lambda T, F, s, x, t: F.jvp(lambda y: F.vjp(s, y)[1](y[0])[0], (x,), (t,)),
-    "derivative by a cotangent": lambda T, F, s, x, t: F.grad(
-        lambda u: (F.vjp(s, x)[1](u)[0] * t).sum())(t.sum()),
+    "derivative by a cotangent": lambda T, F, s, x, t: F.grad(lambda u: (F.vjp(s, x)[1](u)[0] * t).sum())(t.sum()),
     "jacrev of grad": lambda T, F, s, x, t: F.jacrev(F.grad(s))(x),
     "jacfwd of grad": lambda T, F, s, x, t: F.jacfwd(F.grad(s))(x),
     "jacfwd of jacrev": lambda T, F, s, x, t: F.jacfwd(F.jacrev(s))(x),
     "jacrev of jacfwd": lambda T, F, s, x, t: F.jacrev(F.jacfwd(s))(x),
     "hessian": lambda T, F, s, x, t: F.hessian(s)(x),
     "jacrev of hessian": lambda T, F, s, x, t: F.jacrev(F.hessian(s))(x),
-    "captured argument": lambda T, F, s, x, t: F.grad(
-        lambda y: F.grad(lambda z: s(z) * y.sum())(x).sum() * s(y))(x),
+    "captured argument": lambda T, F, s, x, t: F.grad(lambda y: F.grad(lambda z: s(z) * y.sum())(x).sum() * s(y))(x),
     "inner argument made of the outer one": lambda T, F, s, x, t: F.grad(
-        lambda y: F.grad(lambda z: s(z) + (z * y).sum())(y * t).prod())(x),
+        lambda y: F.grad(lambda z: s(z) + (z * y).sum())(y * t).prod()
+    )(x),
     "stopped inside": lambda T, F, s, x, t: F.grad(lambda y: (y.detach() * y).sum() * s(y))(x),
     "autograd.grad inside": lambda T, F, s, x, t: F.grad(
-        lambda y: T.autograd.grad(s(y), y, create_graph=True)[0].square().sum())(x),
-}  # fmt: skip
+        lambda y: T.autograd.grad(s(y), y, create_graph=True)[0].square().sum()
+    )(x),
+}
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own decompositions
 @pytest.mark.parametrize("function", SCALARS)
 @pytest.mark.parametrize("name", NESTED)
 def test_transforms_nest_as_in_torch(name: str, function: str, torch: Any) -> None:
-    agree(*[
-        plain(NESTED[name](T, T.func, SCALARS[function](T), tensor(T, X), tensor(T, Y))) for T in (ferro, torch)
-    ])  # fmt: skip
+    agree(*[plain(NESTED[name](T, T.func, SCALARS[function](T), tensor(T, X), tensor(T, Y))) for T in (ferro, torch)])
 
 
 VECTORS: dict[str, Any] = {
@@ -140,39 +139,51 @@ VECTORS: dict[str, Any] = {
     "0-d": lambda T, F: F.jacfwd(F.jacrev(lambda x: x**3))(tensor(T, 2.0)),
     "empty input": lambda T, F: [J(double)(tensor(T, [])) for J in (F.jacrev, F.jacfwd, F.hessian)],
     "empty output": lambda T, F: [J(lambda x: x[:0])(tensor(T, X)) for J in (F.jacrev, F.jacfwd)],
-    "two arguments": lambda T, F: [J(lambda x, y: (x * y, [x.sum()]), argnums=(0, 1))(tensor(T, X), tensor(T, Y))
-                                   for J in (F.jacrev, F.jacfwd)],
+    "two arguments": lambda T, F: [
+        J(lambda x, y: (x * y, [x.sum()]), argnums=(0, 1))(tensor(T, X), tensor(T, Y)) for J in (F.jacrev, F.jacfwd)
+    ],
     "the last argument": lambda T, F: F.jacrev(lambda x, y: x * y**2, argnums=-1)(tensor(T, X), tensor(T, Y)),
     "all arguments": lambda T, F: F.jacfwd(lambda x, y: x * y, argnums=None)(tensor(T, X), tensor(T, Y)),
-    "dictionaries": lambda T, F: [J(lambda p: {"s": p["a"] * p["b"][0].sum(), "t": (p["a"].sum(),)})(
-        {"a": tensor(T, X), "b": [tensor(T, Y)]}) for J in (F.jacrev, F.jacfwd)],
+    "dictionaries": lambda T, F: [
+        J(lambda p: {"s": p["a"] * p["b"][0].sum(), "t": (p["a"].sum(),)})({"a": tensor(T, X), "b": [tensor(T, Y)]})
+        for J in (F.jacrev, F.jacfwd)
+    ],
     "hessian of a tree": lambda T, F: F.hessian(lambda p: (p["w"] * p["b"][0]).exp().sum() * p["b"][1])(
-        {"w": tensor(T, X), "b": (tensor(T, Y), tensor(T, 0.5))}),
+        {"w": tensor(T, X), "b": (tensor(T, Y), tensor(T, 0.5))}
+    ),
     "hessian by two arguments": lambda T, F: F.hessian(lambda x, y: (x * y * y).sum(), argnums=(1, 0))(
-        tensor(T, X), tensor(T, Y)),
+        tensor(T, X), tensor(T, Y)
+    ),
     "independent": lambda T, F: [J(lambda x: T.ones(2))(tensor(T, X)) for J in (F.jacrev, F.jacfwd)],
-    "aux": lambda T, F: [J(lambda x: (x * x, {"sum": x.sum()}), has_aux=True)(tensor(T, X)) for J in (F.jacrev, F.jacfwd)],
+    "aux": lambda T, F: [
+        J(lambda x: (x * x, {"sum": x.sum()}), has_aux=True)(tensor(T, X)) for J in (F.jacrev, F.jacfwd)
+    ],
     "grad of a tree": lambda T, F: F.grad(lambda p: (p["a"] * p["b"][0]).sum() + p["b"][1][0])(
-        {"a": tensor(T, X), "b": (tensor(T, Y), [tensor(T, 1.0), tensor(T, 2.0)])}),
+        {"a": tensor(T, X), "b": (tensor(T, Y), [tensor(T, 1.0), tensor(T, 2.0)])}
+    ),
     "grad with aux": lambda T, F: F.grad(lambda x: (x.prod(), [x * 2]), has_aux=True)(tensor(T, X)),
     "grad and value with aux": lambda T, F: F.grad_and_value(lambda x: (x.prod(), x), has_aux=True)(tensor(T, X)),
     "grad by two": lambda T, F: F.grad(lambda x, y, *, s: (x * y).sum() * s, argnums=(1, 0))(
-        tensor(T, X), tensor(T, Y), s=3.0),
-    "vjp of trees": lambda T, F: F.vjp(lambda x, p: {"a": x * p[0], "b": [p[0].sum()]}, tensor(T, X), [tensor(T, Y)])[1](
-        {"a": tensor(T, Y), "b": [tensor(T, 2.0)]}),
-    "vjp with aux": lambda T, F: applied(
-        F.vjp(lambda x: (x * x, x.sum()), tensor(T, X), has_aux=True), tensor(T, Y)),
-    "jvp of trees": lambda T, F: F.jvp(lambda p, y: (p["a"] * y, {"s": y.sum()}), ({"a": tensor(T, X)}, tensor(T, Y)),
-                                       ({"a": tensor(T, Y)}, tensor(T, X))),
+        tensor(T, X), tensor(T, Y), s=3.0
+    ),
+    "vjp of trees": lambda T, F: F.vjp(lambda x, p: {"a": x * p[0], "b": [p[0].sum()]}, tensor(T, X), [tensor(T, Y)])[
+        1
+    ]({"a": tensor(T, Y), "b": [tensor(T, 2.0)]}),
+    "vjp with aux": lambda T, F: applied(F.vjp(lambda x: (x * x, x.sum()), tensor(T, X), has_aux=True), tensor(T, Y)),
+    "jvp of trees": lambda T, F: F.jvp(
+        lambda p, y: (p["a"] * y, {"s": y.sum()}),
+        ({"a": tensor(T, X)}, tensor(T, Y)),
+        ({"a": tensor(T, Y)}, tensor(T, X)),
+    ),
     "jvp with aux": lambda T, F: F.jvp(lambda x: (x * x, x * 3), (tensor(T, X),), (tensor(T, Y),), has_aux=True),
     "jvp of integers": lambda T, F: F.jvp(lambda x: (x.argmax(), x), (tensor(T, X),), (tensor(T, Y),)),
-    "ordered": lambda T, F: F.grad(lambda p: (p["a"] * p["b"]).sum())(
-        OrderedDict(b=tensor(T, X), a=tensor(T, Y))),
+    "ordered": lambda T, F: F.grad(lambda p: (p["a"] * p["b"]).sum())(OrderedDict(b=tensor(T, X), a=tensor(T, Y))),
     "named": lambda T, F: F.grad(lambda p: (p.left * p.right).sum())(Pair(tensor(T, X), tensor(T, Y))),
     "complex": lambda T, F: F.grad(lambda z: (z * z.conj() * z.real.exp()).real.sum())(
-        T.tensor([1 + 2j, 0.5 - 1j], dtype=T.complex128)),
+        T.tensor([1 + 2j, 0.5 - 1j], dtype=T.complex128)
+    ),
     "complex jvp": lambda T, F: F.jvp(lambda z: z * z.conj(), (T.tensor([1 + 2j]),), (T.tensor([0.5 - 1j]),)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
@@ -228,9 +239,10 @@ REFUSED: dict[str, Any] = {
     "keywords of jacrev": lambda T, F, x: F.jacrev(lambda y: y)(y=x),
     "writing into the argument": lambda T, F, x: F.grad(lambda y: y.sin_().sum())(x),
     "writing into a view of the argument": lambda T, F, x: F.grad(lambda y: y[0].mul_(2).sum())(x),
-    "writing into an inner argument": lambda T, F, x: F.grad(
-        lambda y: F.grad(lambda z: z.sin_().sum())(y * 2).sum())(x),
-}  # fmt: skip
+    "writing into an inner argument": lambda T, F, x: F.grad(lambda y: F.grad(lambda z: z.sin_().sum())(y * 2).sum())(
+        x
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

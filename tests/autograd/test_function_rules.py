@@ -499,9 +499,15 @@ def test_a_dirty_view_or_leaf(T: Any) -> Any:
     x = leaf(T, 1.0, 2.0)
     y = x * 1
     F.apply(y[:1], 1)
-    return [y, error(lambda: F.apply(y[:1], 2), "your Function modifies inplace an input that is a view of another Tensor"),
-            error(lambda: F.apply(leaf(T, 1.0), 1), "a leaf Variable that requires grad has been used in an in-place operation"),
-            error(lambda: F.apply(x[:1], 1), "leaf Variable that requires grad")]  # fmt: skip
+    return [
+        y,
+        error(lambda: F.apply(y[:1], 2), "your Function modifies inplace an input that is a view of another Tensor"),
+        error(
+            lambda: F.apply(leaf(T, 1.0), 1),
+            "a leaf Variable that requires grad has been used in an in-place operation",
+        ),
+        error(lambda: F.apply(x[:1], 1), "leaf Variable that requires grad"),
+    ]
 
 
 @both
@@ -513,11 +519,18 @@ def test_views_from_functions_must_not_be_changed(T: Any) -> Any:
     inside, plain = "This view was created inside a custom Function", T.ones(2, dtype=T.float64)
     with T.no_grad():
         quiet = one.apply(x)
-    return [error(lambda: one.apply(x * 1).add_(1), "is a view and is being modified inplace. " + inside),
-            error(lambda: temporary.apply(x * 1).add_(1), "is a view and is being modified inplace. " + inside),
-            error(lambda: two.apply(x * 1)[0].add_(1), "This view is the output of a function that returns multiple views."),
-            error(lambda: one.apply(plain).mul_(w), inside), one.apply(plain).mul_(3), plain, quiet.requires_grad,
-            error(lambda: quiet.zero_(), "A view was created in no_grad mode and is being modified inplace")]  # fmt: skip
+    return [
+        error(lambda: one.apply(x * 1).add_(1), "is a view and is being modified inplace. " + inside),
+        error(lambda: temporary.apply(x * 1).add_(1), "is a view and is being modified inplace. " + inside),
+        error(
+            lambda: two.apply(x * 1)[0].add_(1), "This view is the output of a function that returns multiple views."
+        ),
+        error(lambda: one.apply(plain).mul_(w), inside),
+        one.apply(plain).mul_(3),
+        plain,
+        quiet.requires_grad,
+        error(lambda: quiet.zero_(), "A view was created in no_grad mode and is being modified inplace"),
+    ]
 
 
 @both

@@ -46,8 +46,14 @@ def test_one_input_and_one_output(T: Any) -> Any:
 def test_several_inputs_and_outputs(T: Any) -> Any:
     x, y = vector(T, 1.0, 2.0), vector(T, 3.0, 4.0, 5.0)
     v = (vector(T, 3.0, 5.0), vector(T, 1.0, -1.0, 2.0))
-    first = calls(T, lambda x, y: (x.exp() * y.sum(), y[:1] * 2, y.sum()), (x, y), v, (v[0], vector(T, 7.0), T.tensor(2.0, dtype=T.float64)),
-                  ("jacobian", "vjp", "jvp"))  # fmt: skip
+    first = calls(
+        T,
+        lambda x, y: (x.exp() * y.sum(), y[:1] * 2, y.sum()),
+        (x, y),
+        v,
+        (v[0], vector(T, 7.0), T.tensor(2.0, dtype=T.float64)),
+        ("jacobian", "vjp", "jvp"),
+    )
     second = calls(T, lambda x, y: (x**3).sum() * (y**2).sum(), (x, y), v, None, ("hessian", "hvp", "vhp"))
     one = calls(
         T, lambda x: ((x**3).sum(),), (x,), (v[0],), (T.tensor(2.0, dtype=T.float64),), ("jacobian", "vjp", "jvp")
@@ -95,8 +101,13 @@ def test_outputs_that_do_not_depend_on_the_inputs(T: Any) -> Any:
     one = T.tensor(1.0, dtype=T.float64)
     c = leaf(T, 1.0)
     found = []
-    for f in (lambda x, y: c.sum(), lambda x, y: T.ones((), dtype=T.float64), lambda x, y: x.sum() * 2, lambda x, y: (x**2).sum(),
-              lambda x, y: x.detach().sum()):  # fmt: skip
+    for f in (
+        lambda x, y: c.sum(),
+        lambda x, y: T.ones((), dtype=T.float64),
+        lambda x, y: x.sum() * 2,
+        lambda x, y: (x**2).sum(),
+        lambda x, y: x.detach().sum(),
+    ):
         found.append(calls(T, f, (x, y), v, one))
         found.append(
             {
@@ -163,8 +174,14 @@ def test_wrong_inputs_and_outputs(T: Any) -> Any:
     one = T.tensor(1.0, dtype=T.float64)
     found = []
     for name in NAMES:
-        for f, inputs in ((lambda x: 3.0, x), (lambda x: x.sum(), [x]), (lambda x: x.sum(), 3.0), (lambda *xs: xs[0].sum(), (x, 3.0)),
-                          (lambda x: (x.sum(), 2), x), (lambda x: [x.sum()], x)):  # fmt: skip
+        for f, inputs in (
+            (lambda x: 3.0, x),
+            (lambda x: x.sum(), [x]),
+            (lambda x: x.sum(), 3.0),
+            (lambda *xs: xs[0].sum(), (x, 3.0)),
+            (lambda x: (x.sum(), 2), x),
+            (lambda x: [x.sum()], x),
+        ):
             found.append((name, outcome(calls, T, f, inputs, x, one, (name,)).split(",")[0]))
     for name in ("hessian", "hvp", "vhp"):
         wrong = (lambda x: x * 2, lambda x: (x.sum(), x.sum()), lambda x: x[:1] * 2)
@@ -215,14 +232,31 @@ def test_strict_mode_and_strategies(T: Any) -> Any:
         error(lambda: F.jacobian(cube, x, strict=True, strategy="forward-mode"), "are not supported together"),
         error(lambda: F.hessian(cube, x, strict=True, vectorize=True), "are not supported together"),
         error(lambda: F.jacobian(cube, x, strategy="sideways"), 'either "forward-mode" or "reverse-mode"'),
-        error(lambda: F.hessian(cube, x, outer_jacobian_strategy="sideways"), 'either "forward-mode" or "reverse-mode"'),
-        error(lambda: F.jacobian(lambda x: x.detach(), x, strict=True), "Output 0 of the user-provided function does not require gradients"),
-        error(lambda: F.hessian(lambda x: (3 * x).sum(), x, strict=True), "jacobian of the user-provided function with respect to input 0 is"),
-        error(lambda: F.vhp(lambda x: (3 * x).sum(), x, x, strict=True), "jacobian of the user-provided function with respect to input 0 is"),
-        error(lambda: F.vjp(lambda x: 3 * x, x, x, create_graph=True, strict=True), "of the user-provided function is independent of input 0"),
-        error(lambda: F.vjp(lambda x: x, x, T.ones(3)), "v has invalid size: should be torch.Size([2]) but got torch.Size([3])"),
+        error(
+            lambda: F.hessian(cube, x, outer_jacobian_strategy="sideways"), 'either "forward-mode" or "reverse-mode"'
+        ),
+        error(
+            lambda: F.jacobian(lambda x: x.detach(), x, strict=True),
+            "Output 0 of the user-provided function does not require gradients",
+        ),
+        error(
+            lambda: F.hessian(lambda x: (3 * x).sum(), x, strict=True),
+            "jacobian of the user-provided function with respect to input 0 is",
+        ),
+        error(
+            lambda: F.vhp(lambda x: (3 * x).sum(), x, x, strict=True),
+            "jacobian of the user-provided function with respect to input 0 is",
+        ),
+        error(
+            lambda: F.vjp(lambda x: 3 * x, x, x, create_graph=True, strict=True),
+            "of the user-provided function is independent of input 0",
+        ),
+        error(
+            lambda: F.vjp(lambda x: x, x, T.ones(3)),
+            "v has invalid size: should be torch.Size([2]) but got torch.Size([3])",
+        ),
         error(lambda: F.hvp(cube, [1.0]), "The inputs given to hvp must be either a Tensor"),
-    ]  # fmt: skip
+    ]
 
 
 @both
@@ -234,8 +268,11 @@ def test_jacobians_of_many_rows_at_once(T: Any) -> Any:
     forward = {"vectorize": True, "strategy": "forward-mode"}
     second = {"vectorize": True, "outer_jacobian_strategy": "forward-mode"}
     seconds = F.hessian(value, (m, v), vectorize=True), F.hessian(value, (m, v), **second)
-    return (F.jacobian(function, (m, v), vectorize=True), F.jacobian(function, (m, v), **forward),
-            [[[h.detach() for h in row] for row in found] for found in seconds])  # fmt: skip
+    return (
+        F.jacobian(function, (m, v), vectorize=True),
+        F.jacobian(function, (m, v), **forward),
+        [[[h.detach() for h in row] for row in found] for found in seconds],
+    )
 
 
 @both

@@ -241,8 +241,11 @@ def test_a_careless_backward_is_named_whatever_it_raises(fast: bool) -> None:  #
 
 def test_options_that_contradict_each_other() -> None:
     x = leaf(ferro, 1.0)
-    for options in ({"check_backward_ad": False}, {"check_backward_ad": False, "check_forward_ad": True, "check_batched_grad": True},
-                    {"check_batched_forward_grad": True}):  # fmt: skip
+    for options in (
+        {"check_backward_ad": False},
+        {"check_backward_ad": False, "check_forward_ad": True, "check_batched_grad": True},
+        {"check_batched_forward_grad": True},
+    ):
         raises(lambda: ferro.autograd.gradcheck(lambda x: x, x, **options), AssertionError, "to be True")  # noqa: B023
     assert ferro.autograd.gradcheck(lambda x: (x.argsort(), x * 2, "text"), x)
 
@@ -374,9 +377,12 @@ def test_tangents_pushed_together() -> None:
     x = leaf(ferro, 1.0, 2.0)
     options = {"check_forward_ad": True, "check_batched_forward_grad": True}
     assert ferro.autograd.gradcheck(lambda x: (x.sin(), x * 2), x, **options)
-    raises(lambda: ferro.autograd.gradcheck(lambda x: x * (1 + 0 * ferro.randn_like(x)), x, **options),
-           ferro.autograd.GradcheckError, "While computing batched gradients",
-           "We do not yet support calling random operations inside of vmap")  # fmt: skip
+    raises(
+        lambda: ferro.autograd.gradcheck(lambda x: x * (1 + 0 * ferro.randn_like(x)), x, **options),
+        ferro.autograd.GradcheckError,
+        "While computing batched gradients",
+        "We do not yet support calling random operations inside of vmap",
+    )
 
 
 def test_a_mismatch_names_the_part_of_complex_outputs() -> None:
@@ -417,8 +423,15 @@ def test_forward_mode_is_asked_once_for_each_input_and_absent_tangents_count_as_
     ):
         calls[0] = 0
         x, y = leaf(T, 1.0), T.ones(1, dtype=T.float64, requires_grad=second)
-        T.autograd.gradcheck(Two.apply, (x, y), check_forward_ad=True, check_backward_ad=False, check_undefined_grad=undefined,
-                             check_batched_forward_grad=together, check_batched_grad=False)  # fmt: skip
+        T.autograd.gradcheck(
+            Two.apply,
+            (x, y),
+            check_forward_ad=True,
+            check_backward_ad=False,
+            check_undefined_grad=undefined,
+            check_batched_forward_grad=together,
+            check_batched_grad=False,
+        )
         found.append(calls[0])
     return found
 
@@ -443,9 +456,12 @@ def test_a_jvp_that_takes_an_absent_tangent_for_something_else_is_found(T: Any) 
     options = {"check_forward_ad": True, "check_backward_ad": False, "check_batched_grad": False}
     return (
         T.autograd.gradcheck(Wrong.apply, (leaf(T, 1.0), leaf(T, 2.0)), **options),
-        error(lambda: T.autograd.gradcheck(Worse.apply, (leaf(T, 1.0), leaf(T, 2.0)), **options),
-              "Mismatch in tangent values for output with index: ", "has an undefined tangent value."),
-    )  # fmt: skip
+        error(
+            lambda: T.autograd.gradcheck(Worse.apply, (leaf(T, 1.0), leaf(T, 2.0)), **options),
+            "Mismatch in tangent values for output with index: ",
+            "has an undefined tangent value.",
+        ),
+    )
 
 
 @both

@@ -27,8 +27,15 @@ class Case:
     Arrays among the arguments become tensors; out_of_place=None says that there is no such form (of the same dtype).
     """
 
-    def __init__(self, *args: Any, values: str = "unit", shape: tuple = (2, 3), constant: bool = False,
-                 out_of_place: str | None = "same", **kwargs: Any) -> None:  # fmt: skip
+    def __init__(
+        self,
+        *args: Any,
+        values: str = "unit",
+        shape: tuple = (2, 3),
+        constant: bool = False,
+        out_of_place: str | None = "same",
+        **kwargs: Any,
+    ) -> None:
         self.args, self.kwargs, self.values, self.shape = args, kwargs, values, shape
         self.constant, self.out_of_place = constant, out_of_place
 
@@ -64,20 +71,108 @@ ROWS, MASK = np.array([1, 0]), np.array([[True, False, True], [False, True, True
 PLACES = np.array([[0, 1, 0], [1, 0, 1]])
 
 CASES: dict[str, list[Case]] = {
-    **{name: [Case(values="signed")] for name in (
-        "abs_", "absolute_", "acos_", "arccos_", "arcsin_", "arcsinh_", "arctan_", "arctanh_", "asin_", "asinh_", "atan_", "atanh_",
-        "ceil_", "conj_physical_", "cos_", "cosh_", "deg2rad_", "erf_", "erfc_", "erfinv_", "exp2_", "exp_", "expm1_", "fix_",
-        "floor_", "frac_", "i0_", "nan_to_num_", "neg_", "negative_", "rad2deg_", "relu_", "round_", "sgn_", "sigmoid_", "sign_",
-        "sin_", "sinc_", "sinh_", "square_", "tan_", "tanh_", "tril_", "triu_", "trunc_")},
-    **{name: [Case()] for name in (
-        "digamma_", "lgamma_", "log10_", "log1p_", "log2_", "log_", "logit_", "reciprocal_", "rsqrt_", "sqrt_")},
+    **{
+        name: [Case(values="signed")]
+        for name in (
+            "abs_",
+            "absolute_",
+            "acos_",
+            "arccos_",
+            "arcsin_",
+            "arcsinh_",
+            "arctan_",
+            "arctanh_",
+            "asin_",
+            "asinh_",
+            "atan_",
+            "atanh_",
+            "ceil_",
+            "conj_physical_",
+            "cos_",
+            "cosh_",
+            "deg2rad_",
+            "erf_",
+            "erfc_",
+            "erfinv_",
+            "exp2_",
+            "exp_",
+            "expm1_",
+            "fix_",
+            "floor_",
+            "frac_",
+            "i0_",
+            "nan_to_num_",
+            "neg_",
+            "negative_",
+            "rad2deg_",
+            "relu_",
+            "round_",
+            "sgn_",
+            "sigmoid_",
+            "sign_",
+            "sin_",
+            "sinc_",
+            "sinh_",
+            "square_",
+            "tan_",
+            "tanh_",
+            "tril_",
+            "triu_",
+            "trunc_",
+        )
+    },
+    **{
+        name: [Case()]
+        for name in (
+            "digamma_",
+            "lgamma_",
+            "log10_",
+            "log1p_",
+            "log2_",
+            "log_",
+            "logit_",
+            "reciprocal_",
+            "rsqrt_",
+            "sqrt_",
+        )
+    },
     **{name: [Case(values="above one")] for name in ("acosh_", "arccosh_")},
-    **{name: [Case(Leaf()), Case(Leaf(shape=(3,))), Case(0.5)] for name in (
-        "add_", "div_", "divide_", "float_power_", "mul_", "multiply_", "pow_", "sub_", "subtract_", "true_divide_", "xlogy_")},
-    **{name: [Case(Leaf(), values="signed"), Case(Leaf(shape=(1, 3)))] for name in (
-        "arctan2_", "atan2_", "copysign_", "fmod_", "hypot_", "ldexp_", "remainder_")},
-    **{name: [Case(Leaf(shape=(3,)), out_of_place=None), Case(0.5, out_of_place=None)] for name in (
-        "eq_", "ge_", "greater_", "greater_equal_", "gt_", "le_", "less_", "less_equal_", "lt_", "ne_", "not_equal_")},
+    **{
+        name: [Case(Leaf()), Case(Leaf(shape=(3,))), Case(0.5)]
+        for name in (
+            "add_",
+            "div_",
+            "divide_",
+            "float_power_",
+            "mul_",
+            "multiply_",
+            "pow_",
+            "sub_",
+            "subtract_",
+            "true_divide_",
+            "xlogy_",
+        )
+    },
+    **{
+        name: [Case(Leaf(), values="signed"), Case(Leaf(shape=(1, 3)))]
+        for name in ("arctan2_", "atan2_", "copysign_", "fmod_", "hypot_", "ldexp_", "remainder_")
+    },
+    **{
+        name: [Case(Leaf(shape=(3,)), out_of_place=None), Case(0.5, out_of_place=None)]
+        for name in (
+            "eq_",
+            "ge_",
+            "greater_",
+            "greater_equal_",
+            "gt_",
+            "le_",
+            "less_",
+            "less_equal_",
+            "lt_",
+            "ne_",
+            "not_equal_",
+        )
+    },
     "addbmm_": [Case(Leaf(1, (4, 2, 5)), Leaf(2, (4, 5, 3)), beta=0.5, alpha=2)],
     "addcdiv_": [Case(Leaf(1), Leaf(2, (3,)), value=0.5)],
     "addcmul_": [Case(Leaf(1), Leaf(2, (2, 1)), value=0.5)],
@@ -102,7 +197,11 @@ CASES: dict[str, list[Case]] = {
     "index_add_": [Case(0, ROWS, Leaf(1), alpha=2)],
     "index_copy_": [Case(0, ROWS, Leaf(1))],
     "index_fill_": [Case(1, np.array([0, 2]), 0.5), Case(1, np.array([0, 2]), Leaf(1, ()))],
-    "index_put_": [Case((ROWS, np.array([0, 2])), Leaf(1, (2,))), Case((ROWS,), Leaf(1), accumulate=True), Case((MASK,), Leaf(1, (4,)))],
+    "index_put_": [
+        Case((ROWS, np.array([0, 2])), Leaf(1, (2,))),
+        Case((ROWS,), Leaf(1), accumulate=True),
+        Case((MASK,), Leaf(1, (4,))),
+    ],
     "index_reduce_": [Case(0, np.array([0, 0]), Leaf(1), "prod"), Case(0, ROWS, Leaf(1), "amax")],
     "lerp_": [Case(Leaf(1), 0.3), Case(Leaf(1), Leaf(2))],
     "masked_fill_": [Case(MASK, 0.5), Case(MASK, Leaf(1, ()))],
@@ -122,14 +221,22 @@ CASES: dict[str, list[Case]] = {
     "transpose_": [Case(0, 1)],
     "unsqueeze_": [Case(1)],
     "zero_": [Case(out_of_place=None)],
-}  # fmt: skip
+}
 NO_FORMULA = ("floor_divide_", "heaviside_", "nextafter_")  # in PyTorch
 OUT_OF_PLACE_ONLY = ("acosh_", "arccosh_", "arcsinh_", "arctanh_", "asinh_", "atanh_")  # are differentiated by PyTorch
 
 # What is left of dir(torch.Tensor), and where it is tested instead.
 RANDOM = ("bernoulli_", "cauchy_", "exponential_", "geometric_", "log_normal_", "normal_", "random_", "uniform_")
-INTEGERS = {"bitwise_and_": (6,), "bitwise_left_shift_": (1,), "bitwise_not_": (), "bitwise_or_": (8,), "bitwise_right_shift_": (1,),
-            "bitwise_xor_": (5,), "gcd_": (np.array([6, 4, 9]),), "lcm_": (np.array([6, 4, 9]),)}  # fmt: skip
+INTEGERS = {
+    "bitwise_and_": (6,),
+    "bitwise_left_shift_": (1,),
+    "bitwise_not_": (),
+    "bitwise_or_": (8,),
+    "bitwise_right_shift_": (1,),
+    "bitwise_xor_": (5,),
+    "gcd_": (np.array([6, 4, 9]),),
+    "lcm_": (np.array([6, 4, 9]),),
+}
 LOGICAL = {"logical_and_": True, "logical_not_": False, "logical_or_": True, "logical_xor_": True}
 ELSEWHERE = ("apply_", "detach_", "map2_", "map_", "requires_grad_", "resize_", "resize_as_", "set_")  # test_views.py
 ABSENT = (
@@ -269,9 +376,13 @@ def test_integer_methods_change_every_view(name: str) -> None:
 
 
 OPERATORS = {
-    "+=": lambda x, y: x.__iadd__(y), "-=": lambda x, y: x.__isub__(y), "*=": lambda x, y: x.__imul__(y),
-    "/=": lambda x, y: x.__itruediv__(y), "%=": lambda x, y: x.__imod__(y), "**=": lambda x, y: x.__ipow__(y),
-}  # fmt: skip
+    "+=": lambda x, y: x.__iadd__(y),
+    "-=": lambda x, y: x.__isub__(y),
+    "*=": lambda x, y: x.__imul__(y),
+    "/=": lambda x, y: x.__itruediv__(y),
+    "%=": lambda x, y: x.__imod__(y),
+    "**=": lambda x, y: x.__ipow__(y),
+}
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -361,8 +472,14 @@ def test_the_dtype_of_the_tensor_is_kept(T: Any) -> Any:
     x.mul_(y)
     (x * x).sum().backward()
     i = T.tensor([7, 8])
-    return (x, y.grad, i.add_(2), error(lambda: i.add_(0.5), "can't be cast"), error(lambda: i.div_(2), "can't be cast"),
-            error(lambda: T.ones(2).mul_(1j), "can't be cast"))  # fmt: skip
+    return (
+        x,
+        y.grad,
+        i.add_(2),
+        error(lambda: i.add_(0.5), "can't be cast"),
+        error(lambda: i.div_(2), "can't be cast"),
+        error(lambda: T.ones(2).mul_(1j), "can't be cast"),
+    )
 
 
 @both
@@ -375,8 +492,16 @@ def test_an_in_place_result_must_fit(T: Any) -> Any:
 def test_expanded_memory_is_not_written(T: Any) -> Any:
     e = T.ones(1, 3).expand(2, 3)
     words = ("more than one element", "single memory location", "clone()")
-    return [error(lambda f=f: f(e), *words) for f in (
-        lambda t: t.add_(1), lambda t: t.copy_(T.zeros(3)), lambda t: t.mul_(t), lambda t: t.exp_(), lambda t: t.cumsum_(0))], e  # fmt: skip
+    return [
+        error(lambda f=f: f(e), *words)
+        for f in (
+            lambda t: t.add_(1),
+            lambda t: t.copy_(T.zeros(3)),
+            lambda t: t.mul_(t),
+            lambda t: t.exp_(),
+            lambda t: t.cumsum_(0),
+        )
+    ], e
 
 
 @both
@@ -439,8 +564,15 @@ def test_changes_of_a_leaf_under_no_grad_do_not_end_its_life_as_a_leaf(T: Any) -
 def test_a_plain_tensor_gets_a_history_from_what_is_written(T: Any) -> Any:
     w = leaf(T, 2.0, 3.0)
     states = []
-    for write in (lambda b: b.add_(w), lambda b: b.copy_(w), lambda b: b.__setitem__(0, w[1]), lambda b: b.masked_fill_(b > 0, w[0]),
-                  lambda b: b.lerp_(w, 0.5), lambda b: b.addcmul_(w, w), lambda b: b.index_add_(0, T.tensor([1, 1]), w)):  # fmt: skip
+    for write in (
+        lambda b: b.add_(w),
+        lambda b: b.copy_(w),
+        lambda b: b.__setitem__(0, w[1]),
+        lambda b: b.masked_fill_(b > 0, w[0]),
+        lambda b: b.lerp_(w, 0.5),
+        lambda b: b.addcmul_(w, w),
+        lambda b: b.index_add_(0, T.tensor([1, 1]), w),
+    ):
         b = T.ones(2, dtype=T.float64)
         write(b)
         states.append((b.requires_grad, b.is_leaf, b, T.autograd.grad((b * b).sum(), w)[0]))
@@ -493,11 +625,23 @@ def test_versions_count_every_change_of_the_storage(T: Any) -> Any:
     x = T.zeros(2, 2)
     counts = [x._version]
     for change in (
-        lambda: x.__setitem__(0, 1), lambda: x.__setitem__(T.tensor([0]), 2.0), lambda: x.__setitem__(x > 1, 3.0),
-        lambda: x.add_(1), lambda: x.fill_(2).zero_(), lambda: x.copy_(T.ones(2, 2)), lambda: x[0].add_(1), lambda: x.t().mul_(2),
-        lambda: x.detach().zero_(), lambda: x.view(-1).__setitem__(0, 1), lambda: x.data.add_(1), lambda: x.t_(),
-        lambda: x.unsqueeze_(0), lambda: x.requires_grad_(), lambda: x.clone().add_(1), lambda: T.add(x.detach(), 1, out=x.detach()),
-    ):  # fmt: skip
+        lambda: x.__setitem__(0, 1),
+        lambda: x.__setitem__(T.tensor([0]), 2.0),
+        lambda: x.__setitem__(x > 1, 3.0),
+        lambda: x.add_(1),
+        lambda: x.fill_(2).zero_(),
+        lambda: x.copy_(T.ones(2, 2)),
+        lambda: x[0].add_(1),
+        lambda: x.t().mul_(2),
+        lambda: x.detach().zero_(),
+        lambda: x.view(-1).__setitem__(0, 1),
+        lambda: x.data.add_(1),
+        lambda: x.t_(),
+        lambda: x.unsqueeze_(0),
+        lambda: x.requires_grad_(),
+        lambda: x.clone().add_(1),
+        lambda: T.add(x.detach(), 1, out=x.detach()),
+    ):
         change()
         counts.append(x._version)
     return counts
@@ -539,8 +683,13 @@ def test_hooks_of_a_view_do_not_see_what_is_written_into_it(T: Any) -> Any:
             return g * 2
 
     found = []
-    for write in (lambda v: v.mul_(3), lambda v: v.copy_(v.exp()), lambda v: v.zero_(), Doubled.apply,
-                  lambda v: v.masked_fill_(v > 1, 0.5)):  # fmt: skip
+    for write in (
+        lambda v: v.mul_(3),
+        lambda v: v.copy_(v.exp()),
+        lambda v: v.zero_(),
+        Doubled.apply,
+        lambda v: v.masked_fill_(v > 1, 0.5),
+    ):
         x = leaf(T, 1.0, 2.0)
         seen: list = []
         base = x * 1

@@ -512,8 +512,12 @@ def test_a_result_is_pickled_as_a_leaf(T: Any) -> Any:
 def test_attributes_that_cannot_be_deleted(T: Any) -> Any:
     x = leaf(T, 1.0)
     found = []
-    for name, words in (("requires_grad", "requires_grad must be a bool"), ("_grad_fn", "Deletion of _grad_fn not allowed. Detach tensor instead!"),
-                        ("_backward_hooks", "Deletion of _backwards_hooks not allowed!"), ("data", "Deleting tensor data")):  # fmt: skip
+    for name, words in (
+        ("requires_grad", "requires_grad must be a bool"),
+        ("_grad_fn", "Deletion of _grad_fn not allowed. Detach tensor instead!"),
+        ("_backward_hooks", "Deletion of _backwards_hooks not allowed!"),
+        ("data", "Deleting tensor data"),
+    ):
         found.append(error(lambda name=name: delattr(x, name), words))
     before = x._backward_hooks
     x.register_hook(lambda g: g * 3)

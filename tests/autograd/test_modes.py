@@ -215,8 +215,19 @@ def test_functions_methods_and_callables(T: Any) -> Any:
             return state(T)
 
     thing = Thing()
-    return (thing.method(1), thing.method(1, y=5), Thing.static(), Thing.of_class(), thing.attribute, T.no_grad()(thing)(),
-            T.no_grad()(lambda: state(T))(), Thing.method.__name__, Thing.method.__doc__, str(inspect.signature(Thing.method)), state(T))  # fmt: skip
+    return (
+        thing.method(1),
+        thing.method(1, y=5),
+        Thing.static(),
+        Thing.of_class(),
+        thing.attribute,
+        T.no_grad()(thing)(),
+        T.no_grad()(lambda: state(T))(),
+        Thing.method.__name__,
+        Thing.method.__doc__,
+        str(inspect.signature(Thing.method)),
+        state(T),
+    )
 
 
 @both
@@ -224,9 +235,20 @@ def test_every_mode_decorates(T: Any) -> Any:
     def function() -> Any:
         return state(T)
 
-    found = [mode(function)() for mode in (
-        T.no_grad, T.no_grad(), T.enable_grad, T.enable_grad(), T.inference_mode, T.inference_mode(), T.inference_mode(False),
-        T.inference_mode(mode=True), T.set_grad_enabled(False))]  # fmt: skip
+    found = [
+        mode(function)()
+        for mode in (
+            T.no_grad,
+            T.no_grad(),
+            T.enable_grad,
+            T.enable_grad(),
+            T.inference_mode,
+            T.inference_mode(),
+            T.inference_mode(False),
+            T.inference_mode(mode=True),
+            T.set_grad_enabled(False),
+        )
+    ]
     with T.no_grad():
         found += [T.enable_grad()(function)(), T.inference_mode(False)(function)()]
     return [*found, T.no_grad()(T.enable_grad()(function))(), T.enable_grad()(T.no_grad()(function))(), state(T)]
@@ -330,8 +352,15 @@ def test_decorating_a_class_warns_and_gives_a_function(T: Any) -> Any:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             decorated = mode(Thing)
-        found.append(([w.category.__name__ for w in caught], "Decorating classes is deprecated" in str(caught[0].message),
-                      isinstance(decorated, type), decorated().made, decorated().method()))  # fmt: skip
+        found.append(
+            (
+                [w.category.__name__ for w in caught],
+                "Decorating classes is deprecated" in str(caught[0].message),
+                isinstance(decorated, type),
+                decorated().made,
+                decorated().method(),
+            )
+        )
     return found
 
 
@@ -359,8 +388,12 @@ def test_a_view_made_under_no_grad_says_that_its_base_requires_grad(T: Any) -> A
     first = views[0]
     first.retain_grad()
     first.register_hook(lambda g: g)
-    return ([(v.requires_grad, v.is_leaf, v.grad_fn is None) for v in (*views, late)], whole.requires_grad,
-            repr(first).replace("torch", "ferro"), first.requires_grad_(False).requires_grad)  # fmt: skip
+    return (
+        [(v.requires_grad, v.is_leaf, v.grad_fn is None) for v in (*views, late)],
+        whole.requires_grad,
+        repr(first).replace("torch", "ferro"),
+        first.requires_grad_(False).requires_grad,
+    )
 
 
 def test_no_gradient_flows_through_a_view_made_under_no_grad() -> None:
@@ -419,8 +452,20 @@ def made(T: Any, n: int = 3) -> Any:
 def test_what_is_an_inference_tensor(T: Any) -> Any:
     i, x = made(T), T.ones(4)
     with T.inference_mode():
-        inside = [x * 2, x.sum(), x.clone(), T.arange(3), x.max(0).values, T.cat([x, x]), T.rand(2), T.tensor([1.0]), i[0], x > 0,
-                  T.nn.functional.relu(x), T.zeros_like(x)]  # fmt: skip
+        inside = [
+            x * 2,
+            x.sum(),
+            x.clone(),
+            T.arange(3),
+            x.max(0).values,
+            T.cat([x, x]),
+            T.rand(2),
+            T.tensor([1.0]),
+            i[0],
+            x > 0,
+            T.nn.functional.relu(x),
+            T.zeros_like(x),
+        ]
         views = [
             x[:2],
             x.view(2, 2),
@@ -434,8 +479,12 @@ def test_what_is_an_inference_tensor(T: Any) -> Any:
         with T.inference_mode(False):
             normal = [T.ones(1), i * 1]
     outside = [i * 2, i[0], i.view(3), i.clone(), i.detach(), i.data, i.t(), copy.deepcopy(i)]
-    return [[t.is_inference() for t in group] for group in (inside, views, normal, outside)], T.is_inference(i), T.is_inference(x), \
-        [v._is_view() for v in views[:3]]  # fmt: skip
+    return (
+        [[t.is_inference() for t in group] for group in (inside, views, normal, outside)],
+        T.is_inference(i),
+        T.is_inference(x),
+        [v._is_view() for v in views[:3]],
+    )
 
 
 @both
@@ -453,9 +502,17 @@ def test_recording_inside_inference_mode(T: Any) -> Any:
 def test_inference_tensors_must_not_change_outside(T: Any) -> Any:
     words = ("Inplace update to inference tensor outside InferenceMode is not allowed",)
     i = made(T)
-    found = [error(lambda f=f: f(), *words) for f in (
-        lambda: i.add_(1), lambda: i[0].add_(1), lambda: i.zero_(), lambda: i.__setitem__(0, 2.0),
-        lambda: T.add(T.ones(3), 1, out=i), lambda: i.copy_(T.zeros(3)))]  # fmt: skip
+    found = [
+        error(lambda f=f: f(), *words)
+        for f in (
+            lambda: i.add_(1),
+            lambda: i[0].add_(1),
+            lambda: i.zero_(),
+            lambda: i.__setitem__(0, 2.0),
+            lambda: T.add(T.ones(3), 1, out=i),
+            lambda: i.copy_(T.zeros(3)),
+        )
+    ]
     with T.no_grad():
         found.append(error(lambda: i.add_(1), *words))
     with T.inference_mode():
@@ -478,9 +535,17 @@ def test_inference_tensors_have_no_version_and_cannot_become_leaves(T: Any) -> A
     i = made(T)
     with T.inference_mode():
         inside = T.ones(2).requires_grad_().requires_grad
-    return (error(lambda: i._version, "do not track version counter"), error(lambda: i[0]._version, "do not track version counter"),
-            error(lambda: i.requires_grad_(), "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed"),
-            error(lambda: setattr(i, "requires_grad", True), "outside InferenceMode"), i.requires_grad_(False).requires_grad, inside)  # fmt: skip
+    return (
+        error(lambda: i._version, "do not track version counter"),
+        error(lambda: i[0]._version, "do not track version counter"),
+        error(
+            lambda: i.requires_grad_(),
+            "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed",
+        ),
+        error(lambda: setattr(i, "requires_grad", True), "outside InferenceMode"),
+        i.requires_grad_(False).requires_grad,
+        inside,
+    )
 
 
 @both
@@ -497,8 +562,16 @@ def test_inference_tensors_cannot_be_saved_for_backward(T: Any) -> Any:
 
     x, i = T.ones(3, requires_grad=True), made(T)
     words = ("Inference tensors cannot be saved for backward", "clone")
-    return [error(lambda f=f: f(), *words) for f in (lambda: x * i, lambda: x * i[0], lambda: x @ i, lambda: Saving.apply(x, i))], \
-        (x + i).requires_grad, (x * i.clone()).requires_grad, (x * 1).copy_(i), (x * 1).add_(i).requires_grad  # fmt: skip
+    return (
+        [
+            error(lambda f=f: f(), *words)
+            for f in (lambda: x * i, lambda: x * i[0], lambda: x @ i, lambda: Saving.apply(x, i))
+        ],
+        (x + i).requires_grad,
+        (x * i.clone()).requires_grad,
+        (x * 1).copy_(i),
+        (x * 1).add_(i).requires_grad,
+    )
 
 
 @both
@@ -591,9 +664,23 @@ def test_the_words_for_views_that_must_not_be_changed(T: Any) -> Any:
     with T.no_grad():
         z = y.view(2)
     z.requires_grad_()
-    return (error(lambda: (x * 1).unbind()[1].add_(1), "Output 1 of Unbind is a view and is being modified inplace. This view is the output of a "
-                  "function that returns multiple views. Such functions do not allow the output views to be modified inplace."),
-            error(lambda: Same.apply(x * 1).add_(1), "Output 0 of Same is a view and is being modified inplace. This view was created inside a "
-                  "custom Function (or because an input was returned as-is)"),
-            error(lambda: same.grad_fn, "Output 0 of Same is a view and its base or another view of its base has been modified inplace."),
-            error(lambda: z.view(2).add_(1), "is a view of a view which was created in no_grad mode and is being modified inplace"))  # fmt: skip
+    return (
+        error(
+            lambda: (x * 1).unbind()[1].add_(1),
+            "Output 1 of Unbind is a view and is being modified inplace. This view is the output of a "
+            "function that returns multiple views. Such functions do not allow the output views to be modified inplace.",
+        ),
+        error(
+            lambda: Same.apply(x * 1).add_(1),
+            "Output 0 of Same is a view and is being modified inplace. This view was created inside a "
+            "custom Function (or because an input was returned as-is)",
+        ),
+        error(
+            lambda: same.grad_fn,
+            "Output 0 of Same is a view and its base or another view of its base has been modified inplace.",
+        ),
+        error(
+            lambda: z.view(2).add_(1),
+            "is a view of a view which was created in no_grad mode and is being modified inplace",
+        ),
+    )

@@ -182,8 +182,12 @@ def test_a_saved_result_counts_its_changes_with_the_result(T: Any) -> Any:
         with T.no_grad():
             saved.mul_(2)
             pair[0].grad_fn._saved_Q.add_(1)
-        found += [y.detach(), y._version, error(lambda y=y: y.sum().backward(), "modified by an inplace operation"),
-                  error(lambda q=pair[0]: q.sum().backward(), "modified by an inplace operation")]  # fmt: skip
+        found += [
+            y.detach(),
+            y._version,
+            error(lambda y=y: y.sum().backward(), "modified by an inplace operation"),
+            error(lambda q=pair[0]: q.sum().backward(), "modified by an inplace operation"),
+        ]
     return found
 
 

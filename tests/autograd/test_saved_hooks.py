@@ -55,8 +55,19 @@ def test_the_innermost_hooks_apply(T: Any) -> Any:
 def test_which_values_are_packed(T: Any) -> Any:
     found = []
     x, w = leaf(T, 1.0, 2.0), T.ones(2, 2, dtype=T.float64, requires_grad=True)
-    for f in (lambda: x + 1, lambda: x.sum(), lambda: x.exp(), lambda: x.relu(), lambda: x * 3, lambda: 2 - x, lambda: x / 2,
-              lambda: w @ w, lambda: T.nn.functional.linear(w, w, x), lambda: x.detach() * x.detach(), lambda: x * x.detach()):  # fmt: skip
+    for f in (
+        lambda: x + 1,
+        lambda: x.sum(),
+        lambda: x.exp(),
+        lambda: x.relu(),
+        lambda: x * 3,
+        lambda: 2 - x,
+        lambda: x / 2,
+        lambda: w @ w,
+        lambda: T.nn.functional.linear(w, w, x),
+        lambda: x.detach() * x.detach(),
+        lambda: x * x.detach(),
+    ):
         shapes: list = []
         with hooks(T, lambda t, shapes=shapes: (shapes.append(list(t.shape)), t)[1]):
             f()
@@ -323,7 +334,7 @@ MUTATIONS = {
     "another tensor": (lambda T, b: b * b, lambda T, b, y: T.ones(3).mul_(2)),
     "saved by a custom function": (lambda T, b: _function(T).apply(b), lambda T, b, y: b.mul_(2)),
     "part of it, unsaved": (lambda T, b: b[:1] * b[:1], lambda T, b, y: b[1:].mul_(2)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

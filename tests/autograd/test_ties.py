@@ -239,9 +239,17 @@ def test_norms_at_zero(p: float) -> None:
 @both
 def test_second_derivatives_at_ties(T: Any) -> Any:
     found = []
-    for f in (lambda x: x.amax() * x.sum(), lambda x: x.max() ** 3, lambda x: x.sort(stable=True).values[2] ** 2 * x[0],
-              lambda x: x.relu() ** 2, lambda x: x.abs() ** 3, lambda x: x.clamp(1, 2) ** 2, lambda x: (x * x).norm(),
-              lambda x: T.maximum(x, x.flip(0)) ** 2, lambda x: x.median() ** 2):  # fmt: skip
+    for f in (
+        lambda x: x.amax() * x.sum(),
+        lambda x: x.max() ** 3,
+        lambda x: x.sort(stable=True).values[2] ** 2 * x[0],
+        lambda x: x.relu() ** 2,
+        lambda x: x.abs() ** 3,
+        lambda x: x.clamp(1, 2) ** 2,
+        lambda x: (x * x).norm(),
+        lambda x: T.maximum(x, x.flip(0)) ** 2,
+        lambda x: x.median() ** 2,
+    ):
         x = leaf(T, *TIED)
         (g,) = T.autograd.grad(f(x).sum(), x, create_graph=True)
         found.append((g, T.autograd.grad((g * T.arange(1.0, 7.0, dtype=T.float64)).sum(), x, allow_unused=True)[0]))
@@ -268,7 +276,7 @@ OVERLAPPING = {
     "index with repeats": lambda T, x: x[T.tensor([0, 0, 1, 0])],
     "gather with repeats": lambda T, x: x.gather(0, T.tensor([2, 2, 2, 5])),
     "unfold of expand": lambda T, x: x[:3].expand(2, 3).unfold(1, 2, 1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OVERLAPPING)

@@ -27,8 +27,20 @@ def numbers(T: Any, *shape: int) -> Any:
 @both
 def test_every_view_knows_its_base_and_shares_its_version(T: Any) -> Any:
     x = T.zeros(2, 3, 4)
-    views = [x[0], x[0][1:], x.t() if x.dim() == 2 else x.transpose(0, 2), x.view(-1)[3], x.unbind()[1], x.chunk(2)[0][0], x.expand(5, 2, 3, 4),
-             x.as_strided((2,), (3,)), x.unfold(2, 2, 1)[0], x.diagonal(), x.squeeze(), x.permute(2, 0, 1)[0]]  # fmt: skip
+    views = [
+        x[0],
+        x[0][1:],
+        x.t() if x.dim() == 2 else x.transpose(0, 2),
+        x.view(-1)[3],
+        x.unbind()[1],
+        x.chunk(2)[0][0],
+        x.expand(5, 2, 3, 4),
+        x.as_strided((2,), (3,)),
+        x.unfold(2, 2, 1)[0],
+        x.diagonal(),
+        x.squeeze(),
+        x.permute(2, 0, 1)[0],
+    ]
     views[1].add_(1)
     x.mul_(2)
     return [(v._base is x, v._is_view(), v._version) for v in views], x._base is None, x._version, x.detach()._is_view()
@@ -80,12 +92,26 @@ def test_histories_are_renewed_by_writes(T: Any) -> Any:
 @both
 def test_pieces_of_a_tensor_must_not_be_written_alone(T: Any) -> Any:
     words = ("view", "is being modified inplace")
-    return [error(lambda f=f: f(numbers(T, 4, 4) * 1), *words) for f in (
-        lambda b: b.chunk(2)[0].mul_(2), lambda b: b.split(1)[0].mul_(2), lambda b: b.split_with_sizes([1, 3])[1].zero_(),
-        lambda b: b.unbind()[0].add_(1), lambda b: b.unbind()[0][:1].mul_(2), lambda b: next(iter(b)).mul_(2))], \
-        [error(lambda f=f: f(numbers(T, 4, 4) * 1)).split(",")[0] for f in (
-            lambda b: b.hsplit(2)[0].mul_(2), lambda b: b.vsplit(2)[0].mul_(2), lambda b: b.tensor_split(2)[0].mul_(2),
-            lambda b: b.unsafe_chunk(2)[0].mul_(2), lambda b: b.unsafe_split(2)[0].mul_(2))]  # fmt: skip
+    return [
+        error(lambda f=f: f(numbers(T, 4, 4) * 1), *words)
+        for f in (
+            lambda b: b.chunk(2)[0].mul_(2),
+            lambda b: b.split(1)[0].mul_(2),
+            lambda b: b.split_with_sizes([1, 3])[1].zero_(),
+            lambda b: b.unbind()[0].add_(1),
+            lambda b: b.unbind()[0][:1].mul_(2),
+            lambda b: next(iter(b)).mul_(2),
+        )
+    ], [
+        error(lambda f=f: f(numbers(T, 4, 4) * 1)).split(",")[0]
+        for f in (
+            lambda b: b.hsplit(2)[0].mul_(2),
+            lambda b: b.vsplit(2)[0].mul_(2),
+            lambda b: b.tensor_split(2)[0].mul_(2),
+            lambda b: b.unsafe_chunk(2)[0].mul_(2),
+            lambda b: b.unsafe_split(2)[0].mul_(2),
+        )
+    ]
 
 
 @both
@@ -189,8 +215,14 @@ def test_as_strided_in_place_and_its_errors(T: Any) -> Any:
     b = x * 1
     b.as_strided_((2, 2), (2, 1))
     (b * b).sum().backward()
-    return b, x.grad, [error(lambda f=f: f(T.ones(4)), "as_strided") if k else error(lambda f=f: f(T.ones(4)), "out of bounds")
-                       for k, f in enumerate((lambda t: t.as_strided((3, 3), (2, 2)), lambda t: t.as_strided((2,), (-1,))))]  # fmt: skip
+    return (
+        b,
+        x.grad,
+        [
+            error(lambda f=f: f(T.ones(4)), "as_strided") if k else error(lambda f=f: f(T.ones(4)), "out of bounds")
+            for k, f in enumerate((lambda t: t.as_strided((3, 3), (2, 2)), lambda t: t.as_strided((2,), (-1,))))
+        ],
+    )
 
 
 # -- memory that is exchanged ------------------------------------------------------------------------------------------------------
@@ -209,8 +241,21 @@ def test_set_shows_other_memory(T: Any) -> Any:
     p = T.ones(3, requires_grad=True)
     with T.no_grad():
         p.set_(T.zeros(2))
-    return (result is x, x, x._version, before, x.is_set_to(y), x.is_set_to(y[0]), part, view, base, p, p.requires_grad, p._version,
-            T.ones(2).set_())  # fmt: skip
+    return (
+        result is x,
+        x,
+        x._version,
+        before,
+        x.is_set_to(y),
+        x.is_set_to(y[0]),
+        part,
+        view,
+        base,
+        p,
+        p.requires_grad,
+        p._version,
+        T.ones(2).set_(),
+    )
 
 
 @both
@@ -218,9 +263,12 @@ def test_what_set_refuses(T: Any) -> Any:
     w = T.ones(3)
     y = (T.ones(3, requires_grad=True) * w).sum()
     w.set_(T.zeros(3))
-    return (error(lambda: T.ones(3, requires_grad=True).set_(T.zeros(2)), "leaf Variable that requires grad"),
-            error(lambda: T.ones(3).set_(T.ones(3, dtype=T.int64)), "Could not set tensor of type"), error(lambda: T.ones(3).set_(3)).split(":")[0],
-            error(y.backward, "modified by an inplace operation"))  # fmt: skip
+    return (
+        error(lambda: T.ones(3, requires_grad=True).set_(T.zeros(2)), "leaf Variable that requires grad"),
+        error(lambda: T.ones(3).set_(T.ones(3, dtype=T.int64)), "Could not set tensor of type"),
+        error(lambda: T.ones(3).set_(3)).split(":")[0],
+        error(y.backward, "modified by an inplace operation"),
+    )
 
 
 def test_set_has_no_derivative() -> None:
@@ -253,8 +301,22 @@ def test_resize(T: Any) -> Any:
     part = base[2:4].resize_(3)
     part[0] = 9.0
     alike = T.arange(6.0).resize_as_(T.ones(3, 1))
-    return (result is x, counts, x, v, shrunk, grown.flatten()[:3], list(grown.shape), transposed.resize_(3, 2), transposed.is_contiguous(), again,
-            part, base, alike, T.ones(3).resize_(()))  # fmt: skip
+    return (
+        result is x,
+        counts,
+        x,
+        v,
+        shrunk,
+        grown.flatten()[:3],
+        list(grown.shape),
+        transposed.resize_(3, 2),
+        transposed.is_contiguous(),
+        again,
+        part,
+        base,
+        alike,
+        T.ones(3).resize_(()),
+    )
 
 
 @both
@@ -265,11 +327,22 @@ def test_what_resize_refuses(T: Any) -> Any:
     w.resize_(2)
     with T.no_grad():
         silent = error(lambda: x.resize_(2), "cannot resize variables that require grad")
-    return ([error(lambda f=f: f(), "cannot resize variables that require grad") for f in (
-                lambda: x.resize_(2), lambda: (x * 1).resize_(2), lambda: x.resize_(3), lambda: x.resize_as_(T.ones(2)))], silent,
-            error(y.backward, "modified by an inplace operation"), error(lambda: T.ones(3).resize_(-1)),
-            error(lambda: T.ones(3).resize_("a")).split(":")[0],
-            error(lambda: T.ones(3).resize_()).split(":")[0])  # fmt: skip
+    return (
+        [
+            error(lambda f=f: f(), "cannot resize variables that require grad")
+            for f in (
+                lambda: x.resize_(2),
+                lambda: (x * 1).resize_(2),
+                lambda: x.resize_(3),
+                lambda: x.resize_as_(T.ones(2)),
+            )
+        ],
+        silent,
+        error(y.backward, "modified by an inplace operation"),
+        error(lambda: T.ones(3).resize_(-1)),
+        error(lambda: T.ones(3).resize_("a")).split(":")[0],
+        error(lambda: T.ones(3).resize_()).split(":")[0],
+    )
 
 
 def test_views_keep_their_place_when_the_base_is_resized() -> None:
@@ -292,11 +365,21 @@ def test_element_by_element(T: Any) -> Any:
     result = grid[:, 1].apply_(lambda v: -v)
     words = ("Can't call", "on Variable that requires grad")
     x = leaf(T, 1.0)
-    return (grid, result.dtype, T.arange(3).apply_(lambda v: v + 1), T.arange(3.0).map_(T.ones(3), lambda a, b: a + b),
-            T.zeros(2, 3).map_(T.arange(3.0), lambda a, b: a + b), T.arange(3.0).map2_(T.ones(3), T.ones(3) * 2, lambda a, b, c: a + b * c),
-            [error(lambda f=f: f(), *words) for f in (lambda: x.apply_(abs), lambda: (x * 1).apply_(abs), lambda: T.ones(1).map_(x.float(), max))],
-            error(lambda: T.ones(2).apply_(lambda v: "a")).split(":")[0], error(lambda: T.ones(2).map_(T.ones(2, dtype=T.int64), max)).split(":")[0],
-            error(lambda: T.ones(3).map_(T.ones(2), max)).split(":")[0])  # fmt: skip
+    return (
+        grid,
+        result.dtype,
+        T.arange(3).apply_(lambda v: v + 1),
+        T.arange(3.0).map_(T.ones(3), lambda a, b: a + b),
+        T.zeros(2, 3).map_(T.arange(3.0), lambda a, b: a + b),
+        T.arange(3.0).map2_(T.ones(3), T.ones(3) * 2, lambda a, b, c: a + b * c),
+        [
+            error(lambda f=f: f(), *words)
+            for f in (lambda: x.apply_(abs), lambda: (x * 1).apply_(abs), lambda: T.ones(1).map_(x.float(), max))
+        ],
+        error(lambda: T.ones(2).apply_(lambda v: "a")).split(":")[0],
+        error(lambda: T.ones(2).map_(T.ones(2, dtype=T.int64), max)).split(":")[0],
+        error(lambda: T.ones(3).map_(T.ones(2), max)).split(":")[0],
+    )
 
 
 def test_element_by_element_counts_as_a_change() -> None:
@@ -323,11 +406,20 @@ def test_data_escapes(T: Any) -> Any:
     other.add_(1)
     single = leaf(T, 1.0)
     single.data = T.zeros(2, 2)
-    return (first, x, x.grad, plain, plain._version, other._version, single, single.requires_grad,
-            error(lambda: setattr(x, "data", [1.0]), "Variable data has to be a tensor"),
-            error(lambda: setattr(x, "data", None), "has to be a tensor"),
-            error(lambda: setattr(x, "data", T.zeros(3, dtype=T.int64)), "must be floating point or complex"),
-            error(lambda: delattr(x, "data"), "Deleting tensor data is not allowed"))  # fmt: skip
+    return (
+        first,
+        x,
+        x.grad,
+        plain,
+        plain._version,
+        other._version,
+        single,
+        single.requires_grad,
+        error(lambda: setattr(x, "data", [1.0]), "Variable data has to be a tensor"),
+        error(lambda: setattr(x, "data", None), "has to be a tensor"),
+        error(lambda: setattr(x, "data", T.zeros(3, dtype=T.int64)), "must be floating point or complex"),
+        error(lambda: delattr(x, "data"), "Deleting tensor data is not allowed"),
+    )
 
 
 @both
@@ -340,8 +432,17 @@ def test_detach(T: Any) -> Any:
     y.detach_()
     y.mul_(3)
     z.sum().backward()
-    return (x.grad, y, y.requires_grad, y.is_leaf, y._version, d._version, d._is_view(), x.detach_().requires_grad,
-            error(lambda: T.ones(3)[:2].detach_(), "Can't detach views in-place"))  # fmt: skip
+    return (
+        x.grad,
+        y,
+        y.requires_grad,
+        y.is_leaf,
+        y._version,
+        d._version,
+        d._is_view(),
+        x.detach_().requires_grad,
+        error(lambda: T.ones(3)[:2].detach_(), "Can't detach views in-place"),
+    )
 
 
 # -- swap_tensors ------------------------------------------------------------------------------------------------------------------
@@ -359,8 +460,22 @@ def test_swap_exchanges_everything_but_identity(T: Any) -> Any:
     product = leaf(T, 1.0) * 2
     plain = T.zeros(3)
     T.utils.swap_tensors(product, plain)
-    return (a, b, a.requires_grad, b.requires_grad, a.grad, b.grad, holder[0] is a, p, q, q.note, hasattr(p, "note"), p.requires_grad,
-            product.requires_grad, plain.requires_grad)  # fmt: skip
+    return (
+        a,
+        b,
+        a.requires_grad,
+        b.requires_grad,
+        a.grad,
+        b.grad,
+        holder[0] is a,
+        p,
+        q,
+        q.note,
+        hasattr(p, "note"),
+        p.requires_grad,
+        product.requires_grad,
+        plain.requires_grad,
+    )
 
 
 class _Slotted(ferro.Tensor):
@@ -429,9 +544,24 @@ def test_deepcopy(T: Any) -> Any:
     twin = copy.deepcopy(loaded)
     twin.grad.add_(1)
     frozen = copy.deepcopy(T.nn.Parameter(T.ones(2), requires_grad=False))
-    return (view, x, view._is_view(), turned, turned.stride(), group["b"], group["c"][0] is group["a"], twin, twin.requires_grad, twin.grad,
-            loaded.grad, type(frozen).__name__, frozen.requires_grad, error(lambda: copy.deepcopy(loaded * 1), "graph leaves"),
-            copy.copy(loaded) is loaded, copy.copy(loaded).requires_grad)  # fmt: skip
+    return (
+        view,
+        x,
+        view._is_view(),
+        turned,
+        turned.stride(),
+        group["b"],
+        group["c"][0] is group["a"],
+        twin,
+        twin.requires_grad,
+        twin.grad,
+        loaded.grad,
+        type(frozen).__name__,
+        frozen.requires_grad,
+        error(lambda: copy.deepcopy(loaded * 1), "graph leaves"),
+        copy.copy(loaded) is loaded,
+        copy.copy(loaded).requires_grad,
+    )
 
 
 @both
@@ -445,10 +575,23 @@ def test_pickle(T: Any) -> Any:
     frozen = loaded(T.nn.Parameter(T.ones(2), requires_grad=False))
     y = loaded(x)
     a, b = loaded((p, p))
-    return (y, y.requires_grad, y.is_leaf, y.grad, [loaded(x, k) for k in (2, 3, 4, 5)], loaded(T.arange(6.0).view(2, 3).t()),
-            loaded(T.arange(6.0)[2:4])._is_view(), a is b, type(a).__name__, a.requires_grad, type(frozen).__name__, frozen.requires_grad,
-            [loaded(T.ones(2, dtype=d)) for d in (T.float16, T.bfloat16, T.complex64, T.bool, T.uint8, T.int64)],
-            loaded(T.ones(0, 3)), loaded(T.tensor(3.0)))  # fmt: skip
+    return (
+        y,
+        y.requires_grad,
+        y.is_leaf,
+        y.grad,
+        [loaded(x, k) for k in (2, 3, 4, 5)],
+        loaded(T.arange(6.0).view(2, 3).t()),
+        loaded(T.arange(6.0)[2:4])._is_view(),
+        a is b,
+        type(a).__name__,
+        a.requires_grad,
+        type(frozen).__name__,
+        frozen.requires_grad,
+        [loaded(T.ones(2, dtype=d)) for d in (T.float16, T.bfloat16, T.complex64, T.bool, T.uint8, T.int64)],
+        loaded(T.ones(0, 3)),
+        loaded(T.tensor(3.0)),
+    )
 
 
 def test_copies_hold_no_history_alive() -> None:

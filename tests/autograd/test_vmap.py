@@ -178,9 +178,22 @@ def test_backward_inside_is_refused() -> None:
         (lambda: vmap(energy, randomness="some"), "Only allowed values for randomness"),
         (lambda: vmap(energy, chunk_size=0), "chunk_size should be None or greater than 0"),
     ],
-    ids=["none", "in structure", "in None", "nothing", "range", "number", "sizes", "result", "out structure", "out None", "out type",
-         "randomness", "chunk"],
-)  # fmt: skip
+    ids=[
+        "none",
+        "in structure",
+        "in None",
+        "nothing",
+        "range",
+        "number",
+        "sizes",
+        "result",
+        "out structure",
+        "out None",
+        "out type",
+        "randomness",
+        "chunk",
+    ],
+)
 def test_arguments(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()

@@ -87,8 +87,17 @@ def test_new_ones_warn_once_and_the_rest_is_refused() -> None:
                 x = make(3, dtype=ferro.complex32)
         finally:
             ferro.set_warn_always(False)
-    for call in (x.exp, x.sum, lambda: x < 1, lambda: x @ x, lambda: ferro.cat([x, x]), lambda: ferro.exp(x),
-                 lambda: x.requires_grad_(), lambda: ferro.ones(2, requires_grad=True).chalf(),
-                 lambda: ferro.zeros(2, dtype=ferro.complex32, requires_grad=True), lambda: x.add_(1)):  # fmt: skip
+    for call in (
+        x.exp,
+        x.sum,
+        lambda: x < 1,
+        lambda: x @ x,
+        lambda: ferro.cat([x, x]),
+        lambda: ferro.exp(x),
+        lambda: x.requires_grad_(),
+        lambda: ferro.ones(2, requires_grad=True).chalf(),
+        lambda: ferro.zeros(2, dtype=ferro.complex32, requires_grad=True),
+        lambda: x.add_(1),
+    ):
         with pytest.raises(NotImplementedError, match="not implemented for 'ComplexHalf'"):
             call()

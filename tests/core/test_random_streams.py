@@ -53,46 +53,122 @@ WIDE, FEW = ("float32", "float64"), ("float32", "float64", "bfloat16")
 DRAWS: dict[str, tuple[tuple[str, ...], list[Draw]]] = {
     "rand": (CONTINUOUS, [lambda m, n, d: m.rand(n, dtype=d)]),
     "rand_like": (CONTINUOUS, [lambda m, n, d: m.rand_like(turned(m, n, d))]),
-    "uniform_": (CONTINUOUS, [lambda m, n, d: m.empty(n, dtype=d).uniform_(-0.3, 1.7), lambda m, n, d: turned(m, n, d).uniform_(1, 9)]),
+    "uniform_": (
+        CONTINUOUS,
+        [lambda m, n, d: m.empty(n, dtype=d).uniform_(-0.3, 1.7), lambda m, n, d: turned(m, n, d).uniform_(1, 9)],
+    ),
     "randn": (CONTINUOUS, [lambda m, n, d: m.randn(n, dtype=d)]),
-    "randn_like": (CONTINUOUS, [lambda m, n, d: m.randn_like(turned(m, n, d)),
-                                lambda m, n, d: m.randn_like(turned(m, n, d), memory_format=m.contiguous_format)]),
-    "normal_": (FLOATS, [lambda m, n, d: m.empty(n, dtype=d).normal_(0.3, 1.7), lambda m, n, d: m.empty(n, 2, dtype=d)[:, 0].normal_(3, 2)]),
+    "randn_like": (
+        CONTINUOUS,
+        [
+            lambda m, n, d: m.randn_like(turned(m, n, d)),
+            lambda m, n, d: m.randn_like(turned(m, n, d), memory_format=m.contiguous_format),
+        ],
+    ),
+    "normal_": (
+        FLOATS,
+        [
+            lambda m, n, d: m.empty(n, dtype=d).normal_(0.3, 1.7),
+            lambda m, n, d: m.empty(n, 2, dtype=d)[:, 0].normal_(3, 2),
+        ],
+    ),
     "normal": (FLOATS, [normals_by_tensors]),
-    "randint": (DISCRETE, [lambda m, n, d: m.randint(0, 101, (n,), dtype=d), lambda m, n, d: m.randint(-(2**62), 2**62 + 5, (n,)),
-                           lambda m, n, d: m.randint(-5, 2**28 - 5, (n,))]),
+    "randint": (
+        DISCRETE,
+        [
+            lambda m, n, d: m.randint(0, 101, (n,), dtype=d),
+            lambda m, n, d: m.randint(-(2**62), 2**62 + 5, (n,)),
+            lambda m, n, d: m.randint(-5, 2**28 - 5, (n,)),
+        ],
+    ),
     "randint_like": (DISCRETE, [lambda m, n, d: m.randint_like(turned(m, n, d), 3, 99)]),
-    "random_": (BOTH, [lambda m, n, d: m.empty(n, dtype=d).random_(), lambda m, n, d: m.empty(n, dtype=d).random_(0, 2),
-                       lambda m, n, d: m.empty(n, dtype=d).random_(1, None), lambda m, n, d: m.empty(n, dtype=m.int64).random_(-(2**63), None),
-                       lambda m, n, d: m.empty(n, dtype=m.float16).random_(-5, 65504)]),
+    "random_": (
+        BOTH,
+        [
+            lambda m, n, d: m.empty(n, dtype=d).random_(),
+            lambda m, n, d: m.empty(n, dtype=d).random_(0, 2),
+            lambda m, n, d: m.empty(n, dtype=d).random_(1, None),
+            lambda m, n, d: m.empty(n, dtype=m.int64).random_(-(2**63), None),
+            lambda m, n, d: m.empty(n, dtype=m.float16).random_(-5, 65504),
+        ],
+    ),
     "randperm": (("int64", "int32", "float32", "float64"), [lambda m, n, d: m.randperm(n, dtype=d)]),
-    "bernoulli": (FLOATS, [lambda m, n, d: m.bernoulli(spread(m, n, d, 0, 1)), lambda m, n, d: m.bernoulli(turned(m, n, d), 0.3)]),
-    "bernoulli_": (BOTH, [lambda m, n, d: m.empty(n, dtype=d).bernoulli_(0.3),
-                          lambda m, n, d: m.empty(n, dtype=d).bernoulli_(spread(m, n, m.float32, 0, 1)),
-                          lambda m, n, d: m.empty(n, dtype=d).bernoulli_(spread(m, n, m.float64, 0, 1))]),
-    "nn.functional.dropout": (FLOATS, [lambda m, n, d: m.nn.functional.dropout(spread(m, n, d, 1, 2), 0.3),
-                                       lambda m, n, d: m.nn.functional.dropout(turned(m, n, d) + 1, 0.6),
-                                       lambda m, n, d: m.native_dropout(spread(m, n, d, 1, 2), 0.3, True)[0],
-                                       lambda m, n, d: m.nn.functional.dropout(spread(m, n, d, 1, 2), 1.0)]),
-    "nn.functional.alpha_dropout": (FLOATS, [lambda m, n, d: m.nn.functional.alpha_dropout(spread(m, n, d, -2, 2), 0.3, True)]),
-    "nn.functional.feature_dropout": (WIDE, [lambda m, n, d: m.nn.functional.dropout1d(m.ones(2, n, 3, dtype=d), 0.3),
-                                             lambda m, n, d: m.nn.functional.feature_alpha_dropout(m.ones(2, n, 3, dtype=d), 0.3, True)]),
+    "bernoulli": (
+        FLOATS,
+        [lambda m, n, d: m.bernoulli(spread(m, n, d, 0, 1)), lambda m, n, d: m.bernoulli(turned(m, n, d), 0.3)],
+    ),
+    "bernoulli_": (
+        BOTH,
+        [
+            lambda m, n, d: m.empty(n, dtype=d).bernoulli_(0.3),
+            lambda m, n, d: m.empty(n, dtype=d).bernoulli_(spread(m, n, m.float32, 0, 1)),
+            lambda m, n, d: m.empty(n, dtype=d).bernoulli_(spread(m, n, m.float64, 0, 1)),
+        ],
+    ),
+    "nn.functional.dropout": (
+        FLOATS,
+        [
+            lambda m, n, d: m.nn.functional.dropout(spread(m, n, d, 1, 2), 0.3),
+            lambda m, n, d: m.nn.functional.dropout(turned(m, n, d) + 1, 0.6),
+            lambda m, n, d: m.native_dropout(spread(m, n, d, 1, 2), 0.3, True)[0],
+            lambda m, n, d: m.nn.functional.dropout(spread(m, n, d, 1, 2), 1.0),
+        ],
+    ),
+    "nn.functional.alpha_dropout": (
+        FLOATS,
+        [lambda m, n, d: m.nn.functional.alpha_dropout(spread(m, n, d, -2, 2), 0.3, True)],
+    ),
+    "nn.functional.feature_dropout": (
+        WIDE,
+        [
+            lambda m, n, d: m.nn.functional.dropout1d(m.ones(2, n, 3, dtype=d), 0.3),
+            lambda m, n, d: m.nn.functional.feature_alpha_dropout(m.ones(2, n, 3, dtype=d), 0.3, True),
+        ],
+    ),
     "nn.functional.rrelu": (FEW, [lambda m, n, d: m.nn.functional.rrelu(spread(m, n, d, -3, 3), training=True)]),
     "nn.functional.fractional_max_pool2d": (
-        WIDE, [lambda m, n, d: m.nn.functional.fractional_max_pool2d(spread(m, 72, d, 0, 1).reshape(1, 2, 6, 6), 2, output_size=3)]),
-    "exponential_": (FLOATS, [lambda m, n, d: m.empty(n, dtype=d).exponential_(1.5), lambda m, n, d: turned(m, n, d).exponential_()]),
+        WIDE,
+        [
+            lambda m, n, d: m.nn.functional.fractional_max_pool2d(
+                spread(m, 72, d, 0, 1).reshape(1, 2, 6, 6), 2, output_size=3
+            )
+        ],
+    ),
+    "exponential_": (
+        FLOATS,
+        [lambda m, n, d: m.empty(n, dtype=d).exponential_(1.5), lambda m, n, d: turned(m, n, d).exponential_()],
+    ),
     "cauchy_": (FLOATS, [lambda m, n, d: m.empty(n, dtype=d).cauchy_(0.3, 1.7)]),
     "log_normal_": (FLOATS, [lambda m, n, d: m.empty(n, dtype=d).log_normal_(0.3, 0.7)]),
     "geometric_": ((*FLOATS, *INTEGERS), [lambda m, n, d: m.empty(n, dtype=d).geometric_(0.5)]),
     "poisson": (FLOATS, [lambda m, n, d: m.poisson(spread(m, n, d, 0, 30))]),
     "binomial": (WIDE, [lambda m, n, d: m.binomial(m.full((n,), 60, dtype=d), spread(m, n, d, 0, 1))]),
-    "distributions.Gamma": (WIDE, [lambda m, n, d: m.distributions.Gamma(spread(m, n, d, 0.1, 9), spread(m, n, d, 1, 2)).sample()]),
-    "distributions.Beta": (WIDE, [lambda m, n, d: m.distributions.Beta(spread(m, n + 1, d, 0.1, 9), spread(m, n + 1, d, 3, 0.2)).sample()]),
-    "distributions.Dirichlet": (WIDE, [lambda m, n, d: m.distributions.Dirichlet(spread(m, 3 * n + 3, d, 0.1, 9).reshape(-1, 3)).sample()]),
-    "multinomial with replacement": (FEW, [lambda m, n, d: m.multinomial(spread(m, n + 1, d, 0.1, 1), n + 3, True),
-                                           lambda m, n, d: m.multinomial(spread(m, 12, d, 0.1, 1).reshape(3, 4), n + 1, True)]),
-    "multinomial without replacement": (WIDE, [lambda m, n, d: m.multinomial(spread(m, n + 1, d, 0.1, 1), min(n + 1, 40)),
-                                               lambda m, n, d: m.multinomial(spread(m, 12, d, 0.1, 1).reshape(4, 3).t(), 1)]),
+    "distributions.Gamma": (
+        WIDE,
+        [lambda m, n, d: m.distributions.Gamma(spread(m, n, d, 0.1, 9), spread(m, n, d, 1, 2)).sample()],
+    ),
+    "distributions.Beta": (
+        WIDE,
+        [lambda m, n, d: m.distributions.Beta(spread(m, n + 1, d, 0.1, 9), spread(m, n + 1, d, 3, 0.2)).sample()],
+    ),
+    "distributions.Dirichlet": (
+        WIDE,
+        [lambda m, n, d: m.distributions.Dirichlet(spread(m, 3 * n + 3, d, 0.1, 9).reshape(-1, 3)).sample()],
+    ),
+    "multinomial with replacement": (
+        FEW,
+        [
+            lambda m, n, d: m.multinomial(spread(m, n + 1, d, 0.1, 1), n + 3, True),
+            lambda m, n, d: m.multinomial(spread(m, 12, d, 0.1, 1).reshape(3, 4), n + 1, True),
+        ],
+    ),
+    "multinomial without replacement": (
+        WIDE,
+        [
+            lambda m, n, d: m.multinomial(spread(m, n + 1, d, 0.1, 1), min(n + 1, 40)),
+            lambda m, n, d: m.multinomial(spread(m, 12, d, 0.1, 1).reshape(4, 3).t(), 1),
+        ],
+    ),
     "nn.functional.gumbel_softmax": (FEW, [lambda m, n, d: m.nn.functional.gumbel_softmax(spread(m, n, d, 0, 1))]),
     "nn.init.uniform_": (WIDE, [init("uniform_", -1.0, 3.0)]),
     "nn.init.xavier_uniform_": (WIDE, [init("xavier_uniform_", 1.5)]),
@@ -100,10 +176,13 @@ DRAWS: dict[str, tuple[tuple[str, ...], list[Draw]]] = {
     "nn.init.normal_": (WIDE, [init("normal_", 1.0, 2.0)]),
     "nn.init.xavier_normal_": (WIDE, [init("xavier_normal_")]),
     "nn.init.kaiming_normal_": (WIDE, [init("kaiming_normal_", 0, "fan_out", "relu")]),
-    "nn.init.trunc_normal_": (WIDE, [init("trunc_normal_"), init("trunc_normal_", 0.0, 1.0, -1.0, 1.0), init("trunc_normal_", 0.0, 1.0, 1.5, 4.0)]),
+    "nn.init.trunc_normal_": (
+        WIDE,
+        [init("trunc_normal_"), init("trunc_normal_", 0.0, 1.0, -1.0, 1.0), init("trunc_normal_", 0.0, 1.0, 1.5, 4.0)],
+    ),
     "nn.init.sparse_": (WIDE, [init("sparse_", 0.3)]),
     "nn.init.orthogonal_": (WIDE, [init("orthogonal_", 1.3)]),
-}  # fmt: skip
+}
 
 
 @cache
@@ -112,8 +191,11 @@ def table() -> dict[str, tuple[str, str]]:
     rows = re.findall(
         r"^\| (`.*) \| (\w+) \| (\w+) \|$", (ROOT / "docs" / "random.md").read_text("utf-8"), re.MULTILINE
     )
-    return {name.strip("`") if "," in names else name.replace("`", ""): (low, wide)
-            for names, low, wide in rows for name in names.split(", ")}  # fmt: skip
+    return {
+        name.strip("`") if "," in names else name.replace("`", ""): (low, wide)
+        for names, low, wide in rows
+        for name in names.split(", ")
+    }
 
 
 def test_the_table_names_every_function_that_is_compared() -> None:
@@ -176,8 +258,22 @@ def test_draws_in_mixed_order_go_on_where_torch_goes_on(seed: int) -> None:
         assert same_state(ferro.get_rng_state().numpy(), torch.get_rng_state().numpy()), (i, name)
 
 
-@pytest.mark.parametrize("name", ["rand", "randn", "normal_", "randint", "randperm", "bernoulli_", "random_", "exponential_",
-                                  "poisson", "binomial", "distributions.Gamma"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rand",
+        "randn",
+        "normal_",
+        "randint",
+        "randperm",
+        "bernoulli_",
+        "random_",
+        "exponential_",
+        "poisson",
+        "binomial",
+        "distributions.Gamma",
+    ],
+)
 def test_large_draws_agree(name: str, seed: int) -> None:
     n = (
         5003 if "." in name or "oisson" in name or name == "binomial" else 100_003
@@ -235,12 +331,16 @@ def test_states_that_are_none_are_refused_and_change_nothing() -> None:
     broken = before.clone()
     broken[8:16] = 0
     for state, error, words in (
-        (ferro.zeros(3, dtype=ferro.uint8), RuntimeError, "Expected a CPUGeneratorImplState of size 5056 but found the input RNG state size to be 3"),
+        (
+            ferro.zeros(3, dtype=ferro.uint8),
+            RuntimeError,
+            "Expected a CPUGeneratorImplState of size 5056 but found the input RNG state size to be 3",
+        ),
         (ferro.zeros(56, dtype=ferro.uint8), RuntimeError, "use_fast_streams"),
         (broken, RuntimeError, "Invalid mt19937 state"),
         (ferro.zeros(5056), TypeError, "RNG state must be a torch.ByteTensor"),
         (3, TypeError, "expected a torch.ByteTensor"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(error, match=words):
             g.set_state(state)
     assert ferro.equal(g.get_state(), before)

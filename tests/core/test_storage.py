@@ -15,10 +15,19 @@ import ferro
 from ferro.core import notices, typed_storage
 
 ferro_storages = {
-    "Double": ferro.float64, "Float": ferro.float32, "Half": ferro.float16, "BFloat16": ferro.bfloat16, "Long": ferro.int64,
-    "Int": ferro.int32, "Short": ferro.int16, "Char": ferro.int8, "Byte": ferro.uint8, "Bool": ferro.bool,
-    "ComplexFloat": ferro.complex64, "ComplexDouble": ferro.complex128,
-}  # fmt: skip
+    "Double": ferro.float64,
+    "Float": ferro.float32,
+    "Half": ferro.float16,
+    "BFloat16": ferro.bfloat16,
+    "Long": ferro.int64,
+    "Int": ferro.int32,
+    "Short": ferro.int16,
+    "Char": ferro.int8,
+    "Byte": ferro.uint8,
+    "Bool": ferro.bool,
+    "ComplexFloat": ferro.complex64,
+    "ComplexDouble": ferro.complex128,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -94,28 +103,72 @@ REFUSED = {
     "step": (lambda s, t: s[::2], RuntimeError, "Trying to slice with a step of 2, but only a step of 1 is supported"),
     "slice": (lambda s, t: t[1:2], RuntimeError, "slices are only supported in UntypedStorage.__getitem__"),
     "float": (lambda s, t: s.fill_(1.5), RuntimeError, "fill_ expects int, but got float"),
-    "item": (lambda s, t: ferro.UntypedStorage("x"), RuntimeError, "but one of the items was of type str instead of int"),
+    "item": (
+        lambda s, t: ferro.UntypedStorage("x"),
+        RuntimeError,
+        "but one of the items was of type str instead of int",
+    ),
     "negative": (lambda s, t: ferro.UntypedStorage(-1), RuntimeError, "negative"),
-    "copy": (lambda s, t: s.copy_(ferro.UntypedStorage(3)), RuntimeError, "size does not match, self was 24 bytes but src was 3 bytes"),
+    "copy": (
+        lambda s, t: s.copy_(ferro.UntypedStorage(3)),
+        RuntimeError,
+        "size does not match, self was 24 bytes but src was 3 bytes",
+    ),
     "resize": (lambda s, t: s.resize_(-1), RuntimeError, "negative"),
     "pinned": (lambda s, t: s.pin_memory(), RuntimeError, "Cannot access accelerator device when none is available"),
     "cuda": (lambda s, t: s.cuda(), RuntimeError, "not available"),
     "two": (lambda s, t: ferro.FloatStorage(1, 2), RuntimeError, "Too many positional arguments"),
-    "dtype": (lambda s, t: ferro.FloatStorage(dtype=ferro.float32), RuntimeError, "Keyword argument 'dtype' cannot be specified"),
+    "dtype": (
+        lambda s, t: ferro.FloatStorage(dtype=ferro.float32),
+        RuntimeError,
+        "Keyword argument 'dtype' cannot be specified",
+    ),
     "tensor": (lambda s, t: ferro.FloatStorage(ferro.ones(1)), TypeError, "Argument type not recognized"),
-    "wrapped": (lambda s, t: ferro.FloatStorage(wrap_storage=3), TypeError, "Argument 'wrap_storage' must be UntypedStorage, but got <class 'int'>"),
-    "both": (lambda s, t: ferro.FloatStorage(0, wrap_storage=s), RuntimeError, "No positional arguments should be given when using 'wrap_storage'"),
+    "wrapped": (
+        lambda s, t: ferro.FloatStorage(wrap_storage=3),
+        TypeError,
+        "Argument 'wrap_storage' must be UntypedStorage, but got <class 'int'>",
+    ),
+    "both": (
+        lambda s, t: ferro.FloatStorage(0, wrap_storage=s),
+        RuntimeError,
+        "No positional arguments should be given when using 'wrap_storage'",
+    ),
     "no dtype": (lambda s, t: ferro.TypedStorage(wrap_storage=s), RuntimeError, "Argument 'dtype' must be specified"),
-    "set_": (lambda s, t: ferro.empty(0).set_(t.double()), RuntimeError, "of type Float or an UntypedStorage, but got type Double"),
-    "tensor()": (lambda s, t: ferro.tensor(t, dtype=ferro.int32), RuntimeError, "Expected a Storage of type Int or an UntypedStorage"),
+    "set_": (
+        lambda s, t: ferro.empty(0).set_(t.double()),
+        RuntimeError,
+        "of type Float or an UntypedStorage, but got type Double",
+    ),
+    "tensor()": (
+        lambda s, t: ferro.tensor(t, dtype=ferro.int32),
+        RuntimeError,
+        "Expected a Storage of type Int or an UntypedStorage",
+    ),
     "bounds": (lambda s, t: ferro.empty(2).set_(s, 5, (2,)), RuntimeError, "out of bounds for storage of size 24"),
-    "order": (lambda s, t: ferro.UntypedStorage.from_buffer(b"ab", dtype=ferro.int16), RuntimeError, "missing required argument 'byte_order'"),
+    "order": (
+        lambda s, t: ferro.UntypedStorage.from_buffer(b"ab", dtype=ferro.int16),
+        RuntimeError,
+        "missing required argument 'byte_order'",
+    ),
     "order's name": (lambda s, t: ferro.ShortStorage.from_buffer(b"ab", "x"), ValueError, "invalid byte_order 'x'"),
-    "bytes": (lambda s, t: ferro.ShortStorage.from_buffer(b"abc", "big"), ValueError, r"buffer size \(3\) must be a multiple of element size \(2\)"),
-    "count": (lambda s, t: ferro.ByteStorage.from_buffer(b"abcd", count=2, offset=3), ValueError, "specified a size of 2"),
+    "bytes": (
+        lambda s, t: ferro.ShortStorage.from_buffer(b"abc", "big"),
+        ValueError,
+        r"buffer size \(3\) must be a multiple of element size \(2\)",
+    ),
+    "count": (
+        lambda s, t: ferro.ByteStorage.from_buffer(b"abcd", count=2, offset=3),
+        ValueError,
+        "specified a size of 2",
+    ),
     "file": (lambda s, t: ferro.UntypedStorage.from_file("/nowhere/at/all", False, 3), FileNotFoundError, "nowhere"),
-    "class of a file": (lambda s, t: ferro.TypedStorage.from_file("x", False, 3), RuntimeError, "from_file can only be called on derived classes"),
-}  # fmt: skip
+    "class of a file": (
+        lambda s, t: ferro.TypedStorage.from_file("x", False, 3),
+        RuntimeError,
+        "from_file can only be called on derived classes",
+    ),
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -99,17 +99,35 @@ def test_margins_of_other_shapes_are_refused(strict: None) -> None:
 
 
 MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
-    "softmax before": (lambda: F.cross_entropy(ferro.randn(4, 3).softmax(1), ferro.tensor([0, 1, 2, 0])), "without softmax before"),
-    "softmax of images": (lambda: F.cross_entropy(ferro.randn(2, 3, 4).softmax(1), ferro.zeros(2, 4, dtype=ferro.int64)), "without softmax"),
+    "softmax before": (
+        lambda: F.cross_entropy(ferro.randn(4, 3).softmax(1), ferro.tensor([0, 1, 2, 0])),
+        "without softmax before",
+    ),
+    "softmax of images": (
+        lambda: F.cross_entropy(ferro.randn(2, 3, 4).softmax(1), ferro.zeros(2, 4, dtype=ferro.int64)),
+        "without softmax",
+    ),
     "softmax of one": (lambda: F.cross_entropy(ferro.randn(3).softmax(0), ferro.tensor(1)), "without softmax before"),
-    "softmax, soft target": (lambda: F.cross_entropy(ferro.randn(4, 3).softmax(1), column(4, 3)), "without softmax before"),
-    "softmax in half": (lambda: F.cross_entropy(ferro.randn(4, 30).softmax(1).bfloat16(), ferro.tensor([0, 1, 2, 0])), "without softmax"),
-    "logits": (lambda: F.nll_loss(ferro.tensor([[2.0, -1.0]]), ferro.tensor([0])), "numbers up to 2, but log-probabilities are at most 0"),
+    "softmax, soft target": (
+        lambda: F.cross_entropy(ferro.randn(4, 3).softmax(1), column(4, 3)),
+        "without softmax before",
+    ),
+    "softmax in half": (
+        lambda: F.cross_entropy(ferro.randn(4, 30).softmax(1).bfloat16(), ferro.tensor([0, 1, 2, 0])),
+        "without softmax",
+    ),
+    "logits": (
+        lambda: F.nll_loss(ferro.tensor([[2.0, -1.0]]), ferro.tensor([0])),
+        "numbers up to 2, but log-probabilities are at most 0",
+    ),
     "probabilities": (lambda: F.nll_loss(ferro.tensor([[0.2, 0.8]]), ferro.tensor([0])), "log_softmax"),
     "divergence": (lambda: F.kl_div(column(2, 4), column(2, 4), reduction="sum"), "log_softmax"),
-    "signs": (lambda: F.binary_cross_entropy_with_logits(column(2), ferro.tensor([-1.0, 1.0])), r"got numbers from -1 to 1.*\(y \+ 1\) / 2"),
+    "signs": (
+        lambda: F.binary_cross_entropy_with_logits(column(2), ferro.tensor([-1.0, 1.0])),
+        r"got numbers from -1 to 1.*\(y \+ 1\) / 2",
+    ),
     "labels": (lambda: F.binary_cross_entropy(column(2), ferro.tensor([0.0, 2.0])), "targets are between 0 and 1"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MISTAKES)

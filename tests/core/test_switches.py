@@ -60,11 +60,13 @@ REFUSED = {
     "normal": lambda m: m.normal(m.ones(120), m.ones(2, 3, 4, 5)),
     "normal, tensor": lambda m: m.normal(m.ones(2), -m.ones(2)),
     "normal, number": lambda m: m.normal(m.ones(2), -1.0),
-    "convolution": lambda m: m.nn.functional.conv2d(m.ones(1, 1, 1, 6, dtype=m.int64), m.ones(1, 1, 1, 3, dtype=m.float64)),
+    "convolution": lambda m: m.nn.functional.conv2d(
+        m.ones(1, 1, 1, 6, dtype=m.int64), m.ones(1, 1, 1, 3, dtype=m.float64)
+    ),
     "index_add": lambda m: m.ones(()).index_add(0, m.tensor([0]), m.ones(1, 1, 1)),
     "index_add rows": lambda m: m.ones(3, 2).index_add(0, m.tensor([0]), m.ones(1, 3)),
     "warn always": lambda m: m.set_warn_always(1),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

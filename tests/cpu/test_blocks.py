@@ -90,9 +90,16 @@ def test_functions_of_large_arrays_equal_those_of_small_ones(name, dtype, thread
         )
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(cpu.fmod, np.fmod), (cpu.remainder, np.remainder),
-                                          (cpu.div_floor, np.floor_divide), (cpu.hypot, np.hypot),
-                                          (cpu.logaddexp, np.logaddexp)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (cpu.fmod, np.fmod),
+        (cpu.remainder, np.remainder),
+        (cpu.div_floor, np.floor_divide),
+        (cpu.hypot, np.hypot),
+        (cpu.logaddexp, np.logaddexp),
+    ],
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_binary_functions_equal_numpy_s(ours, theirs, dtype, threads):
     rng = np.random.default_rng(2)
@@ -110,8 +117,10 @@ def test_binary_functions_equal_numpy_s(ours, theirs, dtype, threads):
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
-@pytest.mark.parametrize(("name", "options"), [("mse_loss", {}), ("l1_loss", {}), ("huber_loss", {"delta": 0.7}),
-                                           ("smooth_l1_loss", {"beta": 0.7})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("mse_loss", {}), ("l1_loss", {}), ("huber_loss", {"delta": 0.7}), ("smooth_l1_loss", {"beta": 0.7})],
+)
 def test_losses_of_large_arrays_equal_those_in_double_precision(name, options, reduction, threads):
     rng = np.random.default_rng(3)
     arrays = rng.normal(size=(2, 300, 401))

@@ -124,26 +124,29 @@ def test_functions_that_are_kernels_are_no_steps_of_programs():
 X = np.ones(2 * fusion.LARGE)
 
 
-@pytest.mark.parametrize(("formula", "args"), [
-    (lambda xp, x: x.reshape(-1), (X,)),
-    (lambda xp, x: x @ x, (X,)),
-    (lambda xp, x: x if x.sum() > 0 else -x, (X,)),
-    (lambda xp, x: -x if x > 0 else x, (X,)),
-    (lambda xp, x: xp.cumsum(x, 0), (X,)),
-    (lambda xp, x: x, (X,)),
-    (lambda xp, x, y: x + y, (X, X[:, None][:2].T)),
-    (lambda xp, x, y: x + y, (X, X[::-1])),
-    (lambda xp, x, y: x + y, (X, X.astype(np.float32))),
-    (lambda xp, x, y: x + y, (X, np.array(1.0, np.float32))),
-    (lambda xp, x: x + 1, (X.astype(np.int64),)),
-    (lambda xp, x: -x, (X * 1j,)),
-    (lambda xp, x: -x, (X[:100],)),
-    (lambda xp, x: -x, (X.reshape(2, -1).T,)),
-    (lambda xp, x: x * xp.where(x > 0, 1.0, 2.0), (X,)),
-    (lambda xp, x: xp.where(x, x, 0.0), (X,)),
-    (lambda xp, x: xp.power(x, 3), (X,)),
-    (lambda xp, x, list: x * list[0], (X, [2.0])),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("formula", "args"),
+    [
+        (lambda xp, x: x.reshape(-1), (X,)),
+        (lambda xp, x: x @ x, (X,)),
+        (lambda xp, x: x if x.sum() > 0 else -x, (X,)),
+        (lambda xp, x: -x if x > 0 else x, (X,)),
+        (lambda xp, x: xp.cumsum(x, 0), (X,)),
+        (lambda xp, x: x, (X,)),
+        (lambda xp, x, y: x + y, (X, X[:, None][:2].T)),
+        (lambda xp, x, y: x + y, (X, X[::-1])),
+        (lambda xp, x, y: x + y, (X, X.astype(np.float32))),
+        (lambda xp, x, y: x + y, (X, np.array(1.0, np.float32))),
+        (lambda xp, x: x + 1, (X.astype(np.int64),)),
+        (lambda xp, x: -x, (X * 1j,)),
+        (lambda xp, x: -x, (X[:100],)),
+        (lambda xp, x: -x, (X.reshape(2, -1).T,)),
+        (lambda xp, x: x * xp.where(x > 0, 1.0, 2.0), (X,)),
+        (lambda xp, x: xp.where(x, x, 0.0), (X,)),
+        (lambda xp, x: xp.power(x, 3), (X,)),
+        (lambda xp, x, list: x * list[0], (X, [2.0])),
+    ],
+)
 def test_what_is_no_program_is_left_alone(formula, args):
     assert fusion.evaluate(formula, *args) is None
 

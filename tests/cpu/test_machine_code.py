@@ -75,9 +75,18 @@ def test_machine_code_is_a_function_of_python(run):
 def test_calls_that_do_not_fit_are_refused(run):
     x = np.ones(4, np.float32)
     others = (
-        x.astype(np.float64), x.astype(np.int32), x.astype(">f4"), x.reshape(2, 2), np.ones(8, np.float32)[::2],
-        np.ma.array(x), np.frombuffer(b"\0" * 17, np.uint8)[1:].view(np.float32), np.float32(1), [1.0], None, 1.0,
-    )  # fmt: skip
+        x.astype(np.float64),
+        x.astype(np.int32),
+        x.astype(">f4"),
+        x.reshape(2, 2),
+        np.ones(8, np.float32)[::2],
+        np.ma.array(x),
+        np.frombuffer(b"\0" * 17, np.uint8)[1:].view(np.float32),
+        np.float32(1),
+        [1.0],
+        None,
+        1.0,
+    )
     for other in others:
         assert run(x, other, x) is NotImplemented
     assert run(x, x) is run() is run(x, x, x, x) is NotImplemented

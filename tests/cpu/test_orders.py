@@ -89,7 +89,8 @@ def test_elementwise_functions(name: str, shape: tuple, dtype: Any, rng: np.rand
             assert found.tobytes() == ask(name, plain[0], *[r.copy("C") for r in rest]).tobytes()  # in the order of C
             wanted = layouts.iterated(np.empty(shape, dtype), [first])
             assert [s for s, n in zip(found.strides, shape, strict=True) if n > 1] == [
-                s for s, n in zip(wanted.strides, shape, strict=True) if n > 1]  # fmt: skip
+                s for s, n in zip(wanted.strides, shape, strict=True) if n > 1
+            ]
 
 
 def test_numbers_and_single_ones_beside_any_order(rng: np.random.Generator) -> None:

@@ -135,9 +135,14 @@ def test_the_layer_norm_of_equal_numbers_is_zero_without_kernels(
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(4, 4), (40, 3), (3, 5, 7), (2, 3, 2, 2), (4, 2, 40), (0, 3), (2, 3, 0)])
 def test_batch_norm_by_kernel_and_by_numpy(
-    shape: tuple, dtype: Any, affine: bool, training: bool, needs: tuple, rng: np.random.Generator,
+    shape: tuple,
+    dtype: Any,
+    affine: bool,
+    training: bool,
+    needs: tuple,
+    rng: np.random.Generator,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     x, g = rng.standard_normal((2, *shape)).astype(dtype)
     w, b = rng.standard_normal((2, shape[1])).astype(dtype) if affine else (None, None)
     running = rng.uniform(0.5, 2, (2, shape[1])).astype(dtype)

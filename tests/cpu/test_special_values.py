@@ -21,8 +21,13 @@ ROOT = Path(__file__).parents[2]
 DTYPES = ["float32", "float64"]
 SMALL, LARGE = 50, 5000  # a front answers for the first, a kernel for the second
 # losses of differences, whose kernels take all reductions
-LOSSES = ["nn.functional.l1_loss", "nn.functional.mse_loss", "nn.functional.huber_loss", "nn.functional.smooth_l1_loss",
-          "nn.functional.binary_cross_entropy_with_logits"]  # fmt: skip
+LOSSES = [
+    "nn.functional.l1_loss",
+    "nn.functional.mse_loss",
+    "nn.functional.huber_loss",
+    "nn.functional.smooth_l1_loss",
+    "nn.functional.binary_cross_entropy_with_logits",
+]
 
 
 def specials(dtype: str) -> np.ndarray:

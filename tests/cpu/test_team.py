@@ -165,10 +165,13 @@ def test_a_thread_that_sleeps_is_woken_for_the_next_kernel(monkeypatch):
 
 
 @with_kernels
-@pytest.mark.parametrize(("name", "args"), [
-    ("gelu", (np.linspace(-5, 5, 40_000, dtype=np.float32), np.empty(40_000, np.float32))),
-    ("max_pool_vjp", (np.ones((64, 9)), np.tile(np.arange(9), (64, 1)), np.zeros((64, 36)))),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("gelu", (np.linspace(-5, 5, 40_000, dtype=np.float32), np.empty(40_000, np.float32))),
+        ("max_pool_vjp", (np.ones((64, 9)), np.tile(np.arange(9), (64, 1)), np.zeros((64, 36)))),
+    ],
+)
 def test_kernels_give_the_same_numbers_whoever_computes_them(name, args):
     threads.set_num_threads(1)
     workers.run_rows(name, 8, len(args[0]), args)

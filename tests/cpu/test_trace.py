@@ -37,7 +37,7 @@ def _written(value: Any) -> str:
         (lambda xp, x, y, p: xp.sum(x, p, False), "sum(x, p, False)"),
         (lambda xp, x, y, p: ~(x == y) | (abs(x) <= y), "or_(invert(eq(x, y)), le(abs(x), y))"),
     ],
-)  # fmt: skip
+)
 def test_formulas_become_expressions(formula: Any, text: str) -> None:
     assert _written(trace_any(formula, X, Y, P)) == text
     assert _written(trace(formula, X, Y, P)) == text

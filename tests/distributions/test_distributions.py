@@ -143,8 +143,11 @@ def test_gradients_are_those_of_torch(case: Case, torch: Any) -> None:
             np.testing.assert_allclose(g, w, rtol=1e-6 if case.name == "VonMises" else 1e-8, atol=1e-9, err_msg=name)
 
 
-REPARAMETRISED = [(c, i) for c, i in zip(CASES, IDS, strict=True)
-                  if getattr(ferro.distributions, c.name).has_rsample is not False and c.name not in OTHER_SAMPLES]  # fmt: skip
+REPARAMETRISED = [
+    (c, i)
+    for c, i in zip(CASES, IDS, strict=True)
+    if getattr(ferro.distributions, c.name).has_rsample is not False and c.name not in OTHER_SAMPLES
+]
 
 
 @pytest.mark.parametrize("case", [c for c, _ in REPARAMETRISED], ids=[i for _, i in REPARAMETRISED])
@@ -214,8 +217,12 @@ def test_answers_are_those_of_scipy(case: Case) -> None:
     discrete = d.support.is_discrete
     log_prob = frozen.logpmf(x) if discrete else frozen.logpdf(x)
     np.testing.assert_allclose(array(d.log_prob(value)), log_prob, rtol=1e-6, atol=1e-7)
-    for name, want in (("cdf", lambda: frozen.cdf(x)), ("mean", frozen.mean), ("variance", frozen.var),
-                       ("entropy", frozen.entropy)):  # fmt: skip
+    for name, want in (
+        ("cdf", lambda: frozen.cdf(x)),
+        ("mean", frozen.mean),
+        ("variance", frozen.var),
+        ("entropy", frozen.entropy),
+    ):
         got = question(d, name, value)
         if got is NotImplementedError or (case.name, name) in CONVENTIONS:
             continue
@@ -245,8 +252,20 @@ def test_a_mixture_is_that_of_torch(torch: Any) -> None:
         vectors = D.MixtureSameFamily(weights, D.Independent(normal, 1))
         x = plain.sample((4,))
         y = vectors.sample((4,))
-        found.append([x, plain.log_prob(x), plain.cdf(x), plain.mean, plain.variance, y, vectors.log_prob(y), vectors.mean,
-                      vectors.variance, vectors.expand((3, 2)).log_prob(y[:3])])  # fmt: skip
+        found.append(
+            [
+                x,
+                plain.log_prob(x),
+                plain.cdf(x),
+                plain.mean,
+                plain.variance,
+                y,
+                vectors.log_prob(y),
+                vectors.mean,
+                vectors.variance,
+                vectors.expand((3, 2)).log_prob(y[:3]),
+            ]
+        )
         text = repr(plain)
         found[-1].append(like_ferro(text))
     *ours, our_text = found[0]
@@ -259,8 +278,19 @@ def test_a_mixture_is_that_of_torch(torch: Any) -> None:
 CHOICES = [[0.2, 0.3, 0.5], [0.6, 0.1, 0.3]]
 
 
-@pytest.mark.parametrize("package", ["", ".constraints", ".transforms", ".kl", ".utils", ".constraint_registry",
-                                     ".relaxed_bernoulli", ".relaxed_categorical"])  # fmt: skip
+@pytest.mark.parametrize(
+    "package",
+    [
+        "",
+        ".constraints",
+        ".transforms",
+        ".kl",
+        ".utils",
+        ".constraint_registry",
+        ".relaxed_bernoulli",
+        ".relaxed_categorical",
+    ],
+)
 def test_names_are_those_of_torch(package: str, torch: Any) -> None:
     import importlib
 

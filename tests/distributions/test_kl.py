@@ -17,12 +17,22 @@ from tests.distributions.table import CASES, Case, build, parameters
 
 # second parameters, other than the table's, by the names of the arguments
 OTHER = {
-    "loc": [0.3, -0.4, 1.1], "scale": [[0.9, 1.6, 0.5]], "probs": [[0.3, 0.45, 0.25]], "logits": [[0.2, 1.0, -1.0]],
-    "concentration1": [0.7, 2.0, 1.5], "concentration0": [2.0, 0.9, 0.4], "concentration": [[1.5, 0.4, 2.2]],
-    "rate": [0.8, 2.0, 1.1], "alpha": [1.8, 3.0, 2.5], "low": [[-2.0, 0.2, -1.0]], "high": [[3.0, 5.0, 8.0]],
-    "covariance_matrix": [[1.0, -0.2], [-0.2, 3.0]], "df": [[2.0, 3.0, 5.0]],
-    "cov_factor": [[0.1, 0.4], [0.9, -0.2], [0.3, 0.3]], "cov_diag": [1.5, 0.8, 1.1],
-}  # fmt: skip
+    "loc": [0.3, -0.4, 1.1],
+    "scale": [[0.9, 1.6, 0.5]],
+    "probs": [[0.3, 0.45, 0.25]],
+    "logits": [[0.2, 1.0, -1.0]],
+    "concentration1": [0.7, 2.0, 1.5],
+    "concentration0": [2.0, 0.9, 0.4],
+    "concentration": [[1.5, 0.4, 2.2]],
+    "rate": [0.8, 2.0, 1.1],
+    "alpha": [1.8, 3.0, 2.5],
+    "low": [[-2.0, 0.2, -1.0]],
+    "high": [[3.0, 5.0, 8.0]],
+    "covariance_matrix": [[1.0, -0.2], [-0.2, 3.0]],
+    "df": [[2.0, 3.0, 5.0]],
+    "cov_factor": [[0.1, 0.4], [0.9, -0.2], [0.3, 0.3]],
+    "cov_diag": [1.5, 0.8, 1.1],
+}
 
 
 def second(case: Case, lib: Any) -> Any:
@@ -56,10 +66,20 @@ def test_divergences_are_those_of_torch(name_p: str, name_q: str, torch: Any) ->
     for lib in (ferro, torch):
         p, q = build(FIRST[name_p], lib), second(FIRST[name_q], lib)
         if p.event_shape != q.event_shape:  # (a two-dimensional and a three-dimensional normal)
-            q = lib.distributions.LowRankMultivariateNormal(*(lib.tensor(v, dtype=lib.float64) for v in (
-                [0.1, 0.2], [[0.5], [1.0]], [1.0, 2.0]))) if name_q.startswith("Low") else q  # fmt: skip
-            p = lib.distributions.LowRankMultivariateNormal(*(lib.tensor(v, dtype=lib.float64) for v in (
-                [0.1, 0.2], [[0.5], [1.0]], [1.0, 2.0]))) if name_p.startswith("Low") else p  # fmt: skip
+            q = (
+                lib.distributions.LowRankMultivariateNormal(
+                    *(lib.tensor(v, dtype=lib.float64) for v in ([0.1, 0.2], [[0.5], [1.0]], [1.0, 2.0]))
+                )
+                if name_q.startswith("Low")
+                else q
+            )
+            p = (
+                lib.distributions.LowRankMultivariateNormal(
+                    *(lib.tensor(v, dtype=lib.float64) for v in ([0.1, 0.2], [[0.5], [1.0]], [1.0, 2.0]))
+                )
+                if name_p.startswith("Low")
+                else p
+            )
         found.append(lib.distributions.kl_divergence(p, q).numpy())
     np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-10)
     assert np.isnan(found[0]).any() == np.isnan(found[1]).any()
@@ -80,8 +100,16 @@ def test_of_a_family_it_is_the_divergence_of_bregman(name: str) -> None:
         np.testing.assert_allclose(entropy(p).detach().numpy(), p.entropy().numpy(), rtol=1e-8)
 
 
-@pytest.mark.parametrize(("name_p", "name_q"), [("Exponential", "Gumbel"), ("Gamma", "Normal"), ("Normal", "Laplace"),
-                                                ("Uniform", "Gumbel"), ("Exponential", "Gamma")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name_p", "name_q"),
+    [
+        ("Exponential", "Gumbel"),
+        ("Gamma", "Normal"),
+        ("Normal", "Laplace"),
+        ("Uniform", "Gumbel"),
+        ("Exponential", "Gamma"),
+    ],
+)
 def test_a_divergence_is_the_mean_of_the_difference_of_the_log_densities(name_p: str, name_q: str) -> None:
     p, q = build(FIRST[name_p], ferro), second(FIRST[name_q], ferro)
     ferro.manual_seed(4)

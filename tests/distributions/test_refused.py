@@ -53,7 +53,7 @@ CALLS: dict[str, Callable] = {
     "no-rsample": lambda lib, D, t: D.Bernoulli(0.5).rsample(),
     "no-mean": lambda lib, D, t: D.LogisticNormal(t([0.0]), t([1.0])).mean,
     "no-cdf": lambda lib, D, t: D.Beta(1.0, 1.0).cdf(t(0.5)),
-}  # fmt: skip
+}
 
 
 def said(call: Callable, lib: Any) -> Exception:

@@ -55,10 +55,14 @@ def test_beta_to_ten_digits(a: float, b: float) -> None:
 def test_torch_agrees_to_its_three_digits(torch: Any, rng: np.random.Generator) -> None:
     a, b = rng.uniform(0.05, 30, 300), rng.uniform(0.05, 30, 300)
     x, y = rng.gamma(a).clip(1e-300), rng.beta(a, b).clip(1e-300, 1 - 1e-16)
-    got = [ferro._standard_gamma_grad(ferro.from_numpy(a), ferro.from_numpy(x)),
-           ferro._dirichlet_grad(*map(ferro.from_numpy, (y, a, a + b)))]  # fmt: skip
-    want = [torch._standard_gamma_grad(torch.from_numpy(a), torch.from_numpy(x)),
-            torch._dirichlet_grad(*map(torch.from_numpy, (y, a, a + b)))]  # fmt: skip
+    got = [
+        ferro._standard_gamma_grad(ferro.from_numpy(a), ferro.from_numpy(x)),
+        ferro._dirichlet_grad(*map(ferro.from_numpy, (y, a, a + b))),
+    ]
+    want = [
+        torch._standard_gamma_grad(torch.from_numpy(a), torch.from_numpy(x)),
+        torch._dirichlet_grad(*map(torch.from_numpy, (y, a, a + b))),
+    ]
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g.numpy(), w.numpy(), rtol=3e-3)
 

@@ -25,13 +25,26 @@ TRANSFORMS: dict[str, tuple[Callable, tuple]] = {
     "Affine": (lambda T, n: T.AffineTransform(n([1.0, -2.0, 0.5]), n([2.0, -0.5, 1.0])), (2, 3)),
     "Affine-numbers": (lambda T, n: T.AffineTransform(1.0, -3.0), (3,)),
     "Affine-event": (lambda T, n: T.AffineTransform(0.5, n([1.0, 2.0, 3.0]), event_dim=1), (2, 3)),
-    "Cat": (lambda T, n: T.CatTransform([T.ExpTransform(), T.AffineTransform(1.0, 2.0)], dim=-1, lengths=[1, 2]), (2, 3)),
-    "Compose": (lambda T, n: T.ComposeTransform([T.ExpTransform(), T.AffineTransform(0.1, 0.2), T.TanhTransform()]), (3,)),
-    "Compose-event": (lambda T, n: T.ComposeTransform([T.AffineTransform(0.0, 2.0), T.StickBreakingTransform()]), (2, 3)),
+    "Cat": (
+        lambda T, n: T.CatTransform([T.ExpTransform(), T.AffineTransform(1.0, 2.0)], dim=-1, lengths=[1, 2]),
+        (2, 3),
+    ),
+    "Compose": (
+        lambda T, n: T.ComposeTransform([T.ExpTransform(), T.AffineTransform(0.1, 0.2), T.TanhTransform()]),
+        (3,),
+    ),
+    "Compose-event": (
+        lambda T, n: T.ComposeTransform([T.AffineTransform(0.0, 2.0), T.StickBreakingTransform()]),
+        (2, 3),
+    ),
     "Compose-none": (lambda T, n: T.identity_transform, (2,)),
     "CorrCholesky": (lambda T, n: T.CorrCholeskyTransform(), (2, 6)),
-    "Cdf": (lambda T, n: T.CumulativeDistributionTransform(
-        (D if T is D.transforms else __import__("torch").distributions).Normal(n(0.5), n(2.0))), (3,)),
+    "Cdf": (
+        lambda T, n: T.CumulativeDistributionTransform(
+            (D if T is D.transforms else __import__("torch").distributions).Normal(n(0.5), n(2.0))
+        ),
+        (3,),
+    ),
     "Exp": (lambda T, n: T.ExpTransform(), (2, 3)),
     "Independent": (lambda T, n: T.IndependentTransform(T.ExpTransform(), 1), (2, 3)),
     "Inverse": (lambda T, n: T.SigmoidTransform().inv.inv, (3,)),
@@ -45,7 +58,7 @@ TRANSFORMS: dict[str, tuple[Callable, tuple]] = {
     "Stack": (lambda T, n: T.StackTransform([T.ExpTransform(), T.TanhTransform()], dim=0), (2, 3)),
     "StickBreaking": (lambda T, n: T.StickBreakingTransform(), (2, 3)),
     "Tanh": (lambda T, n: T.TanhTransform(), (3,)),
-}  # fmt: skip
+}
 ALL = pytest.mark.parametrize("name", TRANSFORMS)
 MANY_TO_ONE = ("Abs", "Softmax", "LowerCholesky", "PositiveDefinite")
 
@@ -54,8 +67,11 @@ def both(name: str, torch: Any, rng: np.random.Generator) -> tuple:
     """The transform of ferro, that of PyTorch, and an array to transform."""
     make, shape = TRANSFORMS[name]
     x = rng.normal(size=shape)
-    return (make(D.transforms, lambda v: number(ferro, v)),
-            make(torch.distributions.transforms, lambda v: number(torch, v)), x)  # fmt: skip
+    return (
+        make(D.transforms, lambda v: number(ferro, v)),
+        make(torch.distributions.transforms, lambda v: number(torch, v)),
+        x,
+    )
 
 
 @ALL
@@ -120,19 +136,38 @@ def test_wrong_transforms_are_refused() -> None:
         (lambda: T.ExpTransform(cache_size=2), ValueError, "cache_size must be 0 or 1"),
         (lambda: T.ReshapeTransform((2,), (3,)), ValueError, "in_shape, out_shape have different numbers of elements"),
         (lambda: T.ReshapeTransform((2,), (2, 1)).forward_shape((3,)), ValueError, "Shape mismatch: expected"),
-        (lambda: T.CorrCholeskyTransform().forward_shape((4,)), ValueError, "Input is not a flattened lower-diagonal number"),
+        (
+            lambda: T.CorrCholeskyTransform().forward_shape((4,)),
+            ValueError,
+            "Input is not a flattened lower-diagonal number",
+        ),
         (lambda: T.CorrCholeskyTransform().inverse_shape((3, 4)), ValueError, "Input is not square"),
         (lambda: T.SoftmaxTransform().forward_shape(()), ValueError, "Too few dimensions on input"),
         (lambda: T.IndependentTransform(T.ExpTransform(), 2)(ferro.ones(3)), ValueError, "Too few dimensions on input"),
-        (lambda: T.StickBreakingTransform().event_dim and T.ReshapeTransform((2, 1), (2,)).event_dim, ValueError,
-         "Please use either .domain.event_dim or .codomain.event_dim"),
-        (lambda: T.CatTransform([T.ExpTransform()], lengths=[1, 2]), AssertionError, "lengths (2) must match transforms (1)"),
+        (
+            lambda: T.StickBreakingTransform().event_dim and T.ReshapeTransform((2, 1), (2,)).event_dim,
+            ValueError,
+            "Please use either .domain.event_dim or .codomain.event_dim",
+        ),
+        (
+            lambda: T.CatTransform([T.ExpTransform()], lengths=[1, 2]),
+            AssertionError,
+            "lengths (2) must match transforms (1)",
+        ),
         (lambda: T.StackTransform([T.ExpTransform()])(ferro.ones(2)), AssertionError, "must equal length 1"),
         (lambda: T.SoftmaxTransform().sign, NotImplementedError, "sign"),
-        (lambda: utils.vec_to_tril_matrix(ferro.ones(4)), ValueError, "The size of last dimension is 4 which cannot be expressed as"),
+        (
+            lambda: utils.vec_to_tril_matrix(ferro.ones(4)),
+            ValueError,
+            "The size of last dimension is 4 which cannot be expressed as",
+        ),
         (lambda: utils.tril_matrix_to_vec(ferro.ones(2, 2), 2), ValueError, "diag (2) provided is outside [-2, 1]."),
-        (lambda: D.TransformedDistribution(D.Normal(0.0, 1.0), "exp"), ValueError, "transforms must be a Transform or list, but was exp"),
-    ):  # fmt: skip
+        (
+            lambda: D.TransformedDistribution(D.Normal(0.0, 1.0), "exp"),
+            ValueError,
+            "transforms must be a Transform or list, but was exp",
+        ),
+    ):
         with pytest.raises(error) as caught:
             make()
         assert words in str(caught.value)
@@ -150,12 +185,28 @@ def test_triangles_and_vectors_are_inverse(diag: int, torch: Any, rng: np.random
 # -- constraints -------------------------------------------------------------------------------------------------------
 
 NUMBERS = [-2.0, -1.0, 0.0, 0.5, 1.0, 3.0, float("nan"), float("inf")]
-MATRICES = [[[1.0, 0.0], [0.3, 2.0]], [[1.0, 0.5], [0.5, 2.0]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, 0.0], [0.6, 0.8]],
-            [[-1.0, 0.0], [0.0, 1.0]], [[1.0, 0.2], [0.0, 1.0]]]  # fmt: skip
+MATRICES = [
+    [[1.0, 0.0], [0.3, 2.0]],
+    [[1.0, 0.5], [0.5, 2.0]],
+    [[1.0, 2.0], [2.0, 1.0]],
+    [[1.0, 0.0], [0.6, 0.8]],
+    [[-1.0, 0.0], [0.0, 1.0]],
+    [[1.0, 0.2], [0.0, 1.0]],
+]
 VECTORS = [[0.2, 0.8], [1.0, 0.0], [0.5, 0.6], [-1.0, 2.0], [0.0, 1.0], [2.0, 1.0]]
 CONSTRAINTS: dict[str, tuple[Callable, Any]] = {
-    **{name: (lambda c, name=name: getattr(c, name), NUMBERS)
-       for name in ("boolean", "nonnegative", "nonnegative_integer", "positive", "positive_integer", "real", "unit_interval")},
+    **{
+        name: (lambda c, name=name: getattr(c, name), NUMBERS)
+        for name in (
+            "boolean",
+            "nonnegative",
+            "nonnegative_integer",
+            "positive",
+            "positive_integer",
+            "real",
+            "unit_interval",
+        )
+    },
     "greater_than": (lambda c: c.greater_than(0.5), NUMBERS),
     "greater_than_eq": (lambda c: c.greater_than_eq(0.5), NUMBERS),
     "less_than": (lambda c: c.less_than(0.5), NUMBERS),
@@ -168,10 +219,19 @@ CONSTRAINTS: dict[str, tuple[Callable, Any]] = {
     "cat": (lambda c: c.cat([c.positive, c.real], -1, [1, 1]), VECTORS),
     "stack": (lambda c: c.stack([c.positive, c.unit_interval], -1), VECTORS),
     "mixture": (lambda c: c.MixtureSameFamilyConstraint(c.simplex), VECTORS),
-    **{name: (lambda c, name=name: getattr(c, name), MATRICES)
-       for name in ("corr_cholesky", "lower_cholesky", "lower_triangular", "positive_definite", "positive_semidefinite",
-                    "square", "symmetric")},
-}  # fmt: skip
+    **{
+        name: (lambda c, name=name: getattr(c, name), MATRICES)
+        for name in (
+            "corr_cholesky",
+            "lower_cholesky",
+            "lower_triangular",
+            "positive_definite",
+            "positive_semidefinite",
+            "square",
+            "symmetric",
+        )
+    },
+}
 
 
 @pytest.mark.parametrize("name", CONSTRAINTS)
@@ -189,9 +249,28 @@ def test_constraints_check_as_in_torch(name: str, torch: Any) -> None:
             np.testing.assert_array_equal(ours.check(value).numpy(), one)
 
 
-@pytest.mark.parametrize("name", ["real", "positive", "greater_than", "greater_than_eq", "less_than", "interval", "unit_interval",
-                                  "half_open_interval", "simplex", "real_vector", "independent", "cat", "stack", "corr_cholesky",
-                                  "lower_cholesky", "positive_definite", "positive_semidefinite"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "real",
+        "positive",
+        "greater_than",
+        "greater_than_eq",
+        "less_than",
+        "interval",
+        "unit_interval",
+        "half_open_interval",
+        "simplex",
+        "real_vector",
+        "independent",
+        "cat",
+        "stack",
+        "corr_cholesky",
+        "lower_cholesky",
+        "positive_definite",
+        "positive_semidefinite",
+    ],
+)
 @pytest.mark.parametrize("registry", ["biject_to", "transform_to"])
 def test_registries_make_the_transforms_of_torch(
     registry: str, name: str, torch: Any, rng: np.random.Generator

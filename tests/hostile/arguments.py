@@ -111,27 +111,87 @@ def mapped(a: np.ndarray) -> np.ndarray:
 def odd_arrays() -> dict[str, Callable]:
     """Arrays that do not belong here."""
     return {
-        "empty": lambda: np.empty((0,), "f4"), "empty, three dimensions": lambda: np.empty((3, 0, 2), "f4"), "0-d": lambda: np.array(1.5, "f4"),
-        "zero strides": lambda: np.broadcast_to(np.float32(2), (4, 3)), "overlapping": lambda: np.lib.stride_tricks.as_strided(np.arange(6, dtype="f4"), (4, 3), (4, 4)),
-        "swapped bytes": lambda: np.arange(6, dtype=">f4").reshape(2, 3), "objects": lambda: np.array([1.0, None], dtype=object), "text": lambda: np.array(["a", "b"]),
-        "records": lambda: np.zeros(2, [("a", "f4")]), "long doubles": lambda: np.ones(3, "g"), "halves": lambda: np.ones(3, "f2"), "dates": lambda: np.zeros(2, "M8[s]"),
-        "complex numbers": lambda: np.ones((2, 3), "c8"), "booleans": lambda: np.ones((2, 3), bool), "unsigned": lambda: np.ones((2, 3), "u8"),
-        "matrix": lambda: np.matrix([[1.0, 2.0]]), "masked": lambda: np.ma.masked_array([1.0, 2.0], [True, False]),
-        "sixty-four dimensions": lambda: np.ones((1,) * 64, "f4"), "negative integers": lambda: -np.ones((2, 3), "i8"), "large integers": lambda: np.full((2, 3), 2**62),
-        "nan": lambda: np.full((2, 3), np.nan, "f4"), "inf": lambda: np.full((2, 3), np.inf, "f4"), "minus inf": lambda: np.full((2, 3), -np.inf),
-    }  # fmt: skip
+        "empty": lambda: np.empty((0,), "f4"),
+        "empty, three dimensions": lambda: np.empty((3, 0, 2), "f4"),
+        "0-d": lambda: np.array(1.5, "f4"),
+        "zero strides": lambda: np.broadcast_to(np.float32(2), (4, 3)),
+        "overlapping": lambda: np.lib.stride_tricks.as_strided(np.arange(6, dtype="f4"), (4, 3), (4, 4)),
+        "swapped bytes": lambda: np.arange(6, dtype=">f4").reshape(2, 3),
+        "objects": lambda: np.array([1.0, None], dtype=object),
+        "text": lambda: np.array(["a", "b"]),
+        "records": lambda: np.zeros(2, [("a", "f4")]),
+        "long doubles": lambda: np.ones(3, "g"),
+        "halves": lambda: np.ones(3, "f2"),
+        "dates": lambda: np.zeros(2, "M8[s]"),
+        "complex numbers": lambda: np.ones((2, 3), "c8"),
+        "booleans": lambda: np.ones((2, 3), bool),
+        "unsigned": lambda: np.ones((2, 3), "u8"),
+        "matrix": lambda: np.matrix([[1.0, 2.0]]),
+        "masked": lambda: np.ma.masked_array([1.0, 2.0], [True, False]),
+        "sixty-four dimensions": lambda: np.ones((1,) * 64, "f4"),
+        "negative integers": lambda: -np.ones((2, 3), "i8"),
+        "large integers": lambda: np.full((2, 3), 2**62),
+        "nan": lambda: np.full((2, 3), np.nan, "f4"),
+        "inf": lambda: np.full((2, 3), np.inf, "f4"),
+        "minus inf": lambda: np.full((2, 3), -np.inf),
+    }
 
 
 def odd_objects() -> dict[str, Any]:
     """What stands where something else should."""
     return {
-        "None": None, "2**70": 2**70, "-2**70": -(2**70), "2**63": 2**63, "2**31": 2**31, "-1": -1, "0": 0, "True": True, "1.5": 1.5, "nan": float("nan"), "inf": float("inf"),
-        "1j": 1j, "text": "text", "": "", "bytes": b"bytes", "()": (), "[]": [], "{}": {}, "[[]]": [[]], "(None,)": (None,), "(2**70,)": (2**70,), "(-1, -1)": (-1, -1),
-        "(0, 0, 0)": (0, 0, 0), "seventy ones": (1,) * 70, "int64": np.int64(1), "float32": np.float32(1), "float64": np.float64(1), "bool": np.bool_(True), "uint8": np.uint8(255),
-        "float16": np.float16(1), "complex64": np.complex64(1), "0-d array": np.array(1), "Whole": Whole(1), "Real": Real(1.0), "Pair": Pair((1, 1)), "Size": ferro.Size((1, 1)),
-        "Liar": Liar(), "object": object(), "type": int, "function": len, "slice": slice(None), "Ellipsis": ..., "range": range(2), "generator": (k for k in ()), "dtype": ferro.int8,
-        "NumPy's dtype": np.dtype("f4"), "set": {1}, "NotImplemented": NotImplemented, "a 0-d tensor": ferro.tensor(1), "a tensor": ferro.ones(2, 3), "complex tensor": ferro.ones(2, dtype=ferro.complex64),
-    }  # fmt: skip
+        "None": None,
+        "2**70": 2**70,
+        "-2**70": -(2**70),
+        "2**63": 2**63,
+        "2**31": 2**31,
+        "-1": -1,
+        "0": 0,
+        "True": True,
+        "1.5": 1.5,
+        "nan": float("nan"),
+        "inf": float("inf"),
+        "1j": 1j,
+        "text": "text",
+        "": "",
+        "bytes": b"bytes",
+        "()": (),
+        "[]": [],
+        "{}": {},
+        "[[]]": [[]],
+        "(None,)": (None,),
+        "(2**70,)": (2**70,),
+        "(-1, -1)": (-1, -1),
+        "(0, 0, 0)": (0, 0, 0),
+        "seventy ones": (1,) * 70,
+        "int64": np.int64(1),
+        "float32": np.float32(1),
+        "float64": np.float64(1),
+        "bool": np.bool_(True),
+        "uint8": np.uint8(255),
+        "float16": np.float16(1),
+        "complex64": np.complex64(1),
+        "0-d array": np.array(1),
+        "Whole": Whole(1),
+        "Real": Real(1.0),
+        "Pair": Pair((1, 1)),
+        "Size": ferro.Size((1, 1)),
+        "Liar": Liar(),
+        "object": object(),
+        "type": int,
+        "function": len,
+        "slice": slice(None),
+        "Ellipsis": ...,
+        "range": range(2),
+        "generator": (k for k in ()),
+        "dtype": ferro.int8,
+        "NumPy's dtype": np.dtype("f4"),
+        "set": {1},
+        "NotImplemented": NotImplemented,
+        "a 0-d tensor": ferro.tensor(1),
+        "a tensor": ferro.ones(2, 3),
+        "complex tensor": ferro.ones(2, dtype=ferro.complex64),
+    }
 
 
 def limited() -> None:
@@ -257,10 +317,14 @@ def odd_numbers(call: Call, share: int) -> None:
 def resized() -> None:
     """Arrays whose shape, dtype, strides or memory change while a tensor holds them."""
     for text, change in {
-        "a.shape = (3, 2)": lambda a: setattr(a, "shape", (3, 2)), "a.dtype = 'i4'": lambda a: setattr(a, "dtype", "i4"), "a.dtype = 'f2'": lambda a: setattr(a, "dtype", "f2"),
-        "a.strides = (0, 0)": lambda a: setattr(a, "strides", (0, 0)), "a.resize(50, 50)": lambda a: a.resize((50, 50), refcheck=False), "a.resize(0)": lambda a: a.resize(0, refcheck=False),
+        "a.shape = (3, 2)": lambda a: setattr(a, "shape", (3, 2)),
+        "a.dtype = 'i4'": lambda a: setattr(a, "dtype", "i4"),
+        "a.dtype = 'f2'": lambda a: setattr(a, "dtype", "f2"),
+        "a.strides = (0, 0)": lambda a: setattr(a, "strides", (0, 0)),
+        "a.resize(50, 50)": lambda a: a.resize((50, 50), refcheck=False),
+        "a.resize(0)": lambda a: a.resize(0, refcheck=False),
         "a.setflags(write=False)": lambda a: a.setflags(write=False),
-    }.items():  # fmt: skip
+    }.items():
         if "resize" in text:
             continue  # (refcheck=False is a promise to NumPy that nobody else holds the array)
         for make in (ferro.from_numpy, ferro.tensor, ferro.as_tensor):

@@ -13,11 +13,32 @@ from tests.helpers import lookup, rng_of
 
 MODULES = ("", "nn.functional", "linalg", "special", "fft", "masked", "signal.windows")
 # What changes the process for good, or stands for something else than a computation.
-LEFT_OUT = {"set_num_threads", "set_default_dtype", "set_rng_state", "set_printoptions", "set_anomaly_enabled", "seed", "manual_seed",
-            "Tensor.__class__", "Tensor.__new__", "Tensor.__init__", "Tensor.__init_subclass__", "Tensor.__subclasshook__",
-            "Tensor.__setattr__", "Tensor.__delattr__", "Tensor.__getattribute__", "Tensor.__dir__"}  # fmt: skip
+LEFT_OUT = {
+    "set_num_threads",
+    "set_default_dtype",
+    "set_rng_state",
+    "set_printoptions",
+    "set_anomaly_enabled",
+    "seed",
+    "manual_seed",
+    "Tensor.__class__",
+    "Tensor.__new__",
+    "Tensor.__init__",
+    "Tensor.__init_subclass__",
+    "Tensor.__subclasshook__",
+    "Tensor.__setattr__",
+    "Tensor.__delattr__",
+    "Tensor.__getattribute__",
+    "Tensor.__dir__",
+}
 # Arguments for what declares no samples: tensors of shape (2, 3) where an Arg stands.
-GENERAL = [Sample(Arg(2, 3)), Sample(Arg(2, 3), Arg(2, 3)), Sample(Arg(2, 3), 1), Sample(Arg(2, 3), 0, 1), Sample(Arg(2, 3), (2, 3))]  # fmt: skip
+GENERAL = [
+    Sample(Arg(2, 3)),
+    Sample(Arg(2, 3), Arg(2, 3)),
+    Sample(Arg(2, 3), 1),
+    Sample(Arg(2, 3), 0, 1),
+    Sample(Arg(2, 3), (2, 3)),
+]
 
 
 class Call(NamedTuple):

@@ -207,21 +207,50 @@ def gives(value: Any) -> Callable[[State, Any], Any]:
 
 # What a function does, and whether it changes no numbers.
 ACTS: dict[str, tuple[Callable[[State, Any], Any], bool]] = {
-    "nothing": (nothing, True), "drops all": (drops, True), "runs backward again": (once(lambda s: s.loss.backward(retain_graph=True)), False),
-    "frees the graph": (once(lambda s: s.loss.backward()), False), "asks for gradients": (once(lambda s: ferro.autograd.grad(s.loss, s.x, retain_graph=True)), False),
-    "asks for second gradients": (once(lambda s: ferro.autograd.grad(s.loss, s.x, create_graph=True)[0].sum().backward(retain_graph=True)), False),
-    "runs backward for ever": (for_ever, False), "runs another backward": (once(of_another), True), "runs another in a thread": (once(in_a_thread), True),
-    "runs the same in a thread": (once(the_same_in_a_thread), False), "removes hooks": (removes, True), "adds hooks": (adds, True), "writes in place": (writes, False),
-    "sets data": (writes_data, False), "resizes the gradient": (writes_gradient, False), "detaches": (detaches, False), "freezes the leaf": (freezes, False),
-    "sets the gradient": (sets_grad, False), "leaves modes on": (leaves_modes, True), "leaves saved-tensor hooks on": (packs, True), "forks": (forks, True),
-    "resurrects": (resurrects, True), "collects": (collects, True), "raises ValueError": (raises(ValueError), False),
-    "raises KeyboardInterrupt": (raises(KeyboardInterrupt), False), "raises SystemExit": (raises(SystemExit), False), "raises GeneratorExit": (raises(GeneratorExit), False),
-    "raises MemoryError": (raises(MemoryError), False), "raises RecursionError": (raises(RecursionError), False), "raises StopIteration": (raises(StopIteration), False),
-    "gives 5": (gives(5), False), "gives ()": (gives(()), False), "gives (None,) * 9": (gives((None,) * 9), False), "gives another shape": (gives(lambda: ferro.ones(7)), False),
-    "gives a tuple of text": (gives(("a", "b")), False), "gives half a tensor": (gives(lambda: object.__new__(ferro.Tensor)), False),
-    "gives a tuple of half a tensor": (gives(lambda: (object.__new__(ferro.Tensor),) * 2), False), "gives another dtype": (gives(lambda: ferro.ones(2, 3, dtype=ferro.int64)), False),
-    "gives the leaf": (lambda s, g: s.x, False), "gives a type": (gives(lambda: int), False),
-}  # fmt: skip
+    "nothing": (nothing, True),
+    "drops all": (drops, True),
+    "runs backward again": (once(lambda s: s.loss.backward(retain_graph=True)), False),
+    "frees the graph": (once(lambda s: s.loss.backward()), False),
+    "asks for gradients": (once(lambda s: ferro.autograd.grad(s.loss, s.x, retain_graph=True)), False),
+    "asks for second gradients": (
+        once(lambda s: ferro.autograd.grad(s.loss, s.x, create_graph=True)[0].sum().backward(retain_graph=True)),
+        False,
+    ),
+    "runs backward for ever": (for_ever, False),
+    "runs another backward": (once(of_another), True),
+    "runs another in a thread": (once(in_a_thread), True),
+    "runs the same in a thread": (once(the_same_in_a_thread), False),
+    "removes hooks": (removes, True),
+    "adds hooks": (adds, True),
+    "writes in place": (writes, False),
+    "sets data": (writes_data, False),
+    "resizes the gradient": (writes_gradient, False),
+    "detaches": (detaches, False),
+    "freezes the leaf": (freezes, False),
+    "sets the gradient": (sets_grad, False),
+    "leaves modes on": (leaves_modes, True),
+    "leaves saved-tensor hooks on": (packs, True),
+    "forks": (forks, True),
+    "resurrects": (resurrects, True),
+    "collects": (collects, True),
+    "raises ValueError": (raises(ValueError), False),
+    "raises KeyboardInterrupt": (raises(KeyboardInterrupt), False),
+    "raises SystemExit": (raises(SystemExit), False),
+    "raises GeneratorExit": (raises(GeneratorExit), False),
+    "raises MemoryError": (raises(MemoryError), False),
+    "raises RecursionError": (raises(RecursionError), False),
+    "raises StopIteration": (raises(StopIteration), False),
+    "gives 5": (gives(5), False),
+    "gives ()": (gives(()), False),
+    "gives (None,) * 9": (gives((None,) * 9), False),
+    "gives another shape": (gives(lambda: ferro.ones(7)), False),
+    "gives a tuple of text": (gives(("a", "b")), False),
+    "gives half a tensor": (gives(lambda: object.__new__(ferro.Tensor)), False),
+    "gives a tuple of half a tensor": (gives(lambda: (object.__new__(ferro.Tensor),) * 2), False),
+    "gives another dtype": (gives(lambda: ferro.ones(2, 3, dtype=ferro.int64)), False),
+    "gives the leaf": (lambda s, g: s.x, False),
+    "gives a type": (gives(lambda: int), False),
+}
 
 
 # What is not harmless in a function of a checkpoint, for it computes or saves something else than at first.
@@ -310,9 +339,16 @@ def recomputed(s: State) -> None:
 
 
 PLACES: dict[str, Callable[[State], None]] = {
-    "a hook of tensors": on_tensor, "a hook of the leaf": on_leaf, "a hook after the leaf": after_leaf, "a hook of nodes": after_node, "a hook before nodes": before_node,
-    "a hook of several tensors": on_several, "an unpack hook": unpacking, "a backward of the user's": own_formula, "a checkpoint": recomputed,
-}  # fmt: skip
+    "a hook of tensors": on_tensor,
+    "a hook of the leaf": on_leaf,
+    "a hook after the leaf": after_leaf,
+    "a hook of nodes": after_node,
+    "a hook before nodes": before_node,
+    "a hook of several tensors": on_several,
+    "an unpack hook": unpacking,
+    "a backward of the user's": own_formula,
+    "a checkpoint": recomputed,
+}
 
 
 # -- how backward is called ---------------------------------------------------------------------------------------------
@@ -342,8 +378,12 @@ def recorded(loss: list, x: Any) -> Any:
 
 
 WAYS: dict[str, Callable[[list, Any], Any]] = {
-    "backward()": plainly, "backward(retain_graph=True)": retaining, "backward(num_threads=2)": threaded, "grad()": captured, "grad(create_graph=True)": recorded,
-}  # fmt: skip
+    "backward()": plainly,
+    "backward(retain_graph=True)": retaining,
+    "backward(num_threads=2)": threaded,
+    "grad()": captured,
+    "grad(create_graph=True)": recorded,
+}
 
 
 def worked() -> None:

@@ -414,13 +414,28 @@ def of_another_user() -> None:
 
 
 CASES: dict[str, Callable[[], None]] = {
-    "no home": without_home, "no temporary folder": without_temporary, "a cache that cannot be written": with_cache(unwritable), "a file for a cache": with_cache(a_file),
-    "a cache that others may write": others_may_write, "a cache of another user's": of_another_user, "modules loaded again": reloaded,
-    "an empty cache": with_cache(missing), "a damaged cache": with_cache(damaged), "one core": one_core, "no threads": no_threads, "few addresses": few_addresses,
-    "no machine code allowed": no_code, "the end while busy": ends_busy, "the end in a hook": ends_in_hook, "finalisers that compute": ends_with_finalisers,
-    "tensors come back to life": resurrected, "forks while busy": forks, "workers of a DataLoader": loads, "a handler that runs backward": signalled,
+    "no home": without_home,
+    "no temporary folder": without_temporary,
+    "a cache that cannot be written": with_cache(unwritable),
+    "a file for a cache": with_cache(a_file),
+    "a cache that others may write": others_may_write,
+    "a cache of another user's": of_another_user,
+    "modules loaded again": reloaded,
+    "an empty cache": with_cache(missing),
+    "a damaged cache": with_cache(damaged),
+    "one core": one_core,
+    "no threads": no_threads,
+    "few addresses": few_addresses,
+    "no machine code allowed": no_code,
+    "the end while busy": ends_busy,
+    "the end in a hook": ends_in_hook,
+    "finalisers that compute": ends_with_finalisers,
+    "tensors come back to life": resurrected,
+    "forks while busy": forks,
+    "workers of a DataLoader": loads,
+    "a handler that runs backward": signalled,
     "a handler that raises": interrupted,
-}  # fmt: skip
+}
 
 
 def cases(options: Options) -> Iterator[tuple[str, Callable]]:

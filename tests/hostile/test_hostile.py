@@ -23,8 +23,14 @@ LIMIT = 3600 if LONG else 240
 pytestmark = [pytest.mark.first, pytest.mark.timeout(LIMIT + 30)]
 # Into how many processes a program is cut, and the settings that it runs in where time is short.
 PARTS = {"tampered": 2, "arguments": 2, "failures": 1, "lifetime": 1, "memory": 2, "threads": 1}
-SHORT = {"tampered": ("", "debugging allocators"), "arguments": ("",), "failures": ("",), "lifetime": ("", "debugging allocators"), "memory": ("",),
-         "threads": ("", "debugging allocators", "collecting")}  # fmt: skip
+SHORT = {
+    "tampered": ("", "debugging allocators"),
+    "arguments": ("",),
+    "failures": ("",),
+    "lifetime": ("", "debugging allocators"),
+    "memory": ("",),
+    "threads": ("", "debugging allocators", "collecting"),
+}
 SETTINGS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "": ({}, ()),
     "filled memory": ({"MALLOC_PERTURB_": "165"}, ()),
@@ -40,10 +46,16 @@ def run(program: str, *options: str, folder: Path, **environment: str) -> None:
     """
     options += ("--long", "--rounds", str(LONG), "--limit", "900") if LONG else ()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.hostile.child", program, *options], cwd=folder,
+        [sys.executable, "-m", "tests.hostile.child", program, *options],
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-    )  # fmt: skip
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
     try:
         told, _ = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
@@ -61,8 +73,13 @@ def run(program: str, *options: str, folder: Path, **environment: str) -> None:
         )
 
 
-CASES = [(program, f"{k}/{n}", setting) for program, n in PARTS.items() for k in range(n) for setting in SETTINGS
-         if LONG or (setting in SHORT.get(program, ()))]  # fmt: skip
+CASES = [
+    (program, f"{k}/{n}", setting)
+    for program, n in PARTS.items()
+    for k in range(n)
+    for setting in SETTINGS
+    if LONG or (setting in SHORT.get(program, ()))
+]
 
 
 @pytest.mark.parametrize(("program", "part", "setting"), CASES)

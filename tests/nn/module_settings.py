@@ -62,8 +62,11 @@ def _unpool(n: int) -> Any:
 def _norms(n: int) -> Any:
     def settings(dtype: Any) -> list:
         shape = (3, 4) + (5,) * n
-        return [((), {}, (_x(dtype, *shape),), {}), ((1e-3, 0.3, True, True), {}, (_x(dtype, *shape),), {}),
-                ((), {"affine": False}, (_x(dtype, *shape),), {})]  # fmt: skip
+        return [
+            ((), {}, (_x(dtype, *shape),), {}),
+            ((1e-3, 0.3, True, True), {}, (_x(dtype, *shape),), {}),
+            ((), {"affine": False}, (_x(dtype, *shape),), {}),
+        ]
 
     return settings
 
@@ -95,20 +98,34 @@ def _decoder(dtype: Any) -> list:
 BY_HAND: dict[str, Any] = {
     "AdaptiveLogSoftmaxWithLoss": lambda d: [
         ((4, 12, [3, 8]), {}, (_x(d, 5, 4), _classes(12, 5)), {}),
-        ((4, 12, [3, 8]), {"div_value": 2.0, "head_bias": True}, (_x(d, 4), _classes(12)), {})],
-    **{f"Dropout{n}": lambda d, s=s: _dropout(d, *s) for n, s in (
-        ("", ((2, 3),)), ("1d", ((2, 3, 4), (3, 4))), ("2d", ((2, 3, 4, 2),)), ("3d", ((2, 3, 4, 2, 2),)))},
+        ((4, 12, [3, 8]), {"div_value": 2.0, "head_bias": True}, (_x(d, 4), _classes(12)), {}),
+    ],
+    **{
+        f"Dropout{n}": lambda d, s=s: _dropout(d, *s)
+        for n, s in (("", ((2, 3),)), ("1d", ((2, 3, 4), (3, 4))), ("2d", ((2, 3, 4, 2),)), ("3d", ((2, 3, 4, 2, 2),)))
+    },
     "AlphaDropout": lambda d: _dropout(d, (2, 3))[:1],
     "FeatureAlphaDropout": lambda d: _dropout(d, (2, 3, 4))[:1],
-    "RReLU": lambda d: [((0.2, 0.2), {}, (_x(d, 3, 4),), {}), ((0.1, 0.1, True), {}, (torch.randn(3, 4, dtype=d),), {})],
+    "RReLU": lambda d: [
+        ((0.2, 0.2), {}, (_x(d, 3, 4),), {}),
+        ((0.1, 0.1, True), {}, (torch.randn(3, 4, dtype=d),), {}),
+    ],
     "ChannelShuffle": lambda d: [((2,), {}, (_x(d, 2, 4, 3),), {}), ((3,), {}, (_x(d, 1, 6, 2, 2),), {})],
-    "CosineSimilarity": lambda d: [((), {}, (_x(d, 3, 4), _x(d, 3, 4)), {}), ((0, 1e-3), {}, (_x(d, 3, 4), _x(d, 1, 4)), {})],
-    "PairwiseDistance": lambda d: [((), {}, (_x(d, 3, 4), _x(d, 3, 4)), {}), ((1.0, 1e-3, True), {}, (_x(d, 3, 4), _x(d, 4)), {})],
+    "CosineSimilarity": lambda d: [
+        ((), {}, (_x(d, 3, 4), _x(d, 3, 4)), {}),
+        ((0, 1e-3), {}, (_x(d, 3, 4), _x(d, 1, 4)), {}),
+    ],
+    "PairwiseDistance": lambda d: [
+        ((), {}, (_x(d, 3, 4), _x(d, 3, 4)), {}),
+        ((1.0, 1e-3, True), {}, (_x(d, 3, 4), _x(d, 4)), {}),
+    ],
     "EmbeddingBag": _bags,
     "Flatten": lambda d: [((), {}, (_x(d, 2, 3, 4),), {}), ((0, 1), {}, (_x(d, 2, 3, 4),), {})],
     "Unflatten": lambda d: [((1, (2, 3)), {}, (_x(d, 2, 6),), {}), ((-1, (-1, 2)), {}, (_x(d, 2, 6),), {})],
-    "Fold": lambda d: [(((4, 5), (2, 2)), {}, (_x(d, 2, 12, 12),), {}),
-                       ((4, 3), {"dilation": 1, "padding": 1, "stride": 2}, (_x(d, 1, 9, 4),), {})],
+    "Fold": lambda d: [
+        (((4, 5), (2, 2)), {}, (_x(d, 2, 12, 12),), {}),
+        ((4, 3), {"dilation": 1, "padding": 1, "stride": 2}, (_x(d, 1, 9, 4),), {}),
+    ],
     "Unfold": lambda d: [((2,), {}, (_x(d, 2, 3, 4, 5),), {}), (((2, 3), 2, 1, (1, 2)), {}, (_x(d, 1, 2, 6, 5),), {})],
     "Hardsigmoid": lambda d: [((), {}, (_x(d, 3, 4),), {}), ((True,), {}, (torch.randn(3, 4, dtype=d) * 4,), {})],
     "Identity": lambda d: [((), {}, (_x(d, 3),), {}), ((1, 2), {"unused": 3}, (_x(d, 3),), {})],
@@ -119,14 +136,30 @@ BY_HAND: dict[str, Any] = {
     "PixelShuffle": lambda d: [((2,), {}, (_x(d, 2, 8, 3, 4),), {}), ((3,), {}, (_x(d, 9, 1, 2),), {})],
     "PixelUnshuffle": lambda d: [((2,), {}, (_x(d, 2, 2, 4, 6),), {}), ((3,), {}, (_x(d, 1, 3, 6),), {})],
     "TransformerDecoder": _decoder,
-    "TripletMarginLoss": lambda d: [((), o, _triplets(d), {}) for o in (
-        {}, {"swap": True, "margin": 0.5}, {"p": 1.0, "reduction": "none"}, {"reduction": "sum"})],
-    "TripletMarginWithDistanceLoss": lambda d: [((), o, _triplets(d), {}) for o in (
-        {}, {"swap": True, "margin": 0.5}, {"distance_function": torch.nn.functional.pairwise_distance, "reduction": "sum"})],
+    "TripletMarginLoss": lambda d: [
+        ((), o, _triplets(d), {})
+        for o in ({}, {"swap": True, "margin": 0.5}, {"p": 1.0, "reduction": "none"}, {"reduction": "sum"})
+    ],
+    "TripletMarginWithDistanceLoss": lambda d: [
+        ((), o, _triplets(d), {})
+        for o in (
+            {},
+            {"swap": True, "margin": 0.5},
+            {"distance_function": torch.nn.functional.pairwise_distance, "reduction": "sum"},
+        )
+    ],
     "Upsample": _upsample,
-    "UpsamplingNearest2d": lambda d: [((), {"scale_factor": 2}, (_x(d, 1, 2, 3, 4),), {}), ((5,), {}, (_x(d, 1, 2, 3, 4),), {})],
-    "UpsamplingBilinear2d": lambda d: [((), {"scale_factor": 2}, (_x(d, 1, 2, 3, 4),), {}), ((5,), {}, (_x(d, 1, 2, 3, 4),), {})],
+    "UpsamplingNearest2d": lambda d: [
+        ((), {"scale_factor": 2}, (_x(d, 1, 2, 3, 4),), {}),
+        ((5,), {}, (_x(d, 1, 2, 3, 4),), {}),
+    ],
+    "UpsamplingBilinear2d": lambda d: [
+        ((), {"scale_factor": 2}, (_x(d, 1, 2, 3, 4),), {}),
+        ((5,), {}, (_x(d, 1, 2, 3, 4),), {}),
+    ],
     # (few channels: with more PyTorch keeps the first one in the windows of far ones)
-    "CrossMapLRN2d": lambda d: [((3,), {}, (torch.randn(2, 2, 3, 3, dtype=d),), {}),
-                                ((4, 1e-3, 0.5, 2), {}, (torch.randn(2, 2, 3, 3, dtype=d),), {})],
-}  # fmt: skip
+    "CrossMapLRN2d": lambda d: [
+        ((3,), {}, (torch.randn(2, 2, 3, 3, dtype=d),), {}),
+        ((4, 1e-3, 0.5, 2), {}, (torch.randn(2, 2, 3, 3, dtype=d),), {}),
+    ],
+}

@@ -96,15 +96,31 @@ def test_blocks_are_pytorchs(theirs: Any, mask: Any, separate: bool) -> None:
     made = [
         m.create_block_mask(mask, 2, 2, 7, 10, "cpu", (2, 3), separate_full_blocks=separate) for m in (ours, theirs)
     ]
-    for name in ("kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices", "q_num_blocks", "q_indices",
-                 "full_q_num_blocks", "full_q_indices"):  # fmt: skip
+    for name in (
+        "kv_num_blocks",
+        "kv_indices",
+        "full_kv_num_blocks",
+        "full_kv_indices",
+        "q_num_blocks",
+        "q_indices",
+        "full_q_num_blocks",
+        "full_q_indices",
+    ):
         a, b = (getattr(x, name) for x in made)
         assert (a is None) == (b is None)
         if a is not None:
             assert (a.tolist(), str(a.dtype)[6:]) == (b.tolist(), str(b.dtype)[6:])
-    for call in (lambda x: x.shape, lambda x: x.numel(), lambda x: x.sparsity(), lambda x: x.to_dense().tolist(), lambda x: x.seq_lengths,
-                 lambda x: x[0].kv_indices.tolist(), lambda x: x[1, -1].shape, lambda x: x[:, :, 1].to_dense().tolist(),
-                 lambda x: x.BLOCK_SIZE):  # fmt: skip
+    for call in (
+        lambda x: x.shape,
+        lambda x: x.numel(),
+        lambda x: x.sparsity(),
+        lambda x: x.to_dense().tolist(),
+        lambda x: x.seq_lengths,
+        lambda x: x[0].kv_indices.tolist(),
+        lambda x: x[1, -1].shape,
+        lambda x: x[:, :, 1].to_dense().tolist(),
+        lambda x: x.BLOCK_SIZE,
+    ):
         assert call(made[0]) == call(made[1])
     for x in made:
         with pytest.raises(RuntimeError, match="Cannot use mask_mod from a sliced BlockMask"):

@@ -84,9 +84,16 @@ def own(x: Any) -> Any:
     """Arguments with which a module is made, for ferro: functions by their name, an encoder's layer made again."""
     if isinstance(x, torch.nn.TransformerEncoderLayer | torch.nn.TransformerDecoderLayer):
         made = getattr(ferro.nn, type(x).__name__)(
-            x.self_attn.embed_dim, x.self_attn.num_heads, x.linear1.out_features, x.dropout.p,
-            activation=own(x.activation), layer_norm_eps=x.norm1.eps, batch_first=x.self_attn.batch_first,
-            norm_first=x.norm_first, bias=x.linear1.bias is not None)  # fmt: skip
+            x.self_attn.embed_dim,
+            x.self_attn.num_heads,
+            x.linear1.out_features,
+            x.dropout.p,
+            activation=own(x.activation),
+            layer_norm_eps=x.norm1.eps,
+            batch_first=x.self_attn.batch_first,
+            norm_first=x.norm_first,
+            bias=x.linear1.bias is not None,
+        )
         return made
     if isinstance(x, torch.nn.Module):
         return ferro.nn.LayerNorm(x.normalized_shape, x.eps)

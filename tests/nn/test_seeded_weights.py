@@ -33,8 +33,14 @@ def test_modules_begin_with_the_weights_of_torch(name: str) -> None:
     for setting in islice(settings(name, torch.float32, True), 6):
         args, options = copy.deepcopy(setting.made), copy.deepcopy(setting.options)
         theirs = made(torch, name, args, options, as_leaves(setting.called), setting.named)
-        ours = made(ferro, name, tuple(own(a) for a in setting.made), {k: own(v) for k, v in setting.options.items()},
-                    as_ferro(as_leaves(setting.called), {}), as_ferro(setting.named, {}))  # fmt: skip
+        ours = made(
+            ferro,
+            name,
+            tuple(own(a) for a in setting.made),
+            {k: own(v) for k, v in setting.options.items()},
+            as_ferro(as_leaves(setting.called), {}),
+            as_ferro(setting.named, {}),
+        )
         assert theirs[0].keys() == ours[0].keys()
         for k, v in theirs[0].items():
             np.testing.assert_array_equal(ours[0][k], v, err_msg=f"{setting.text}: {k}")

@@ -18,17 +18,28 @@ COUNT = 3  # slices
 DYNAMIC = "data-dependent output shape"
 # What cannot be batched raises: the operation and what the error says.
 REFUSED = {
-    "unique": DYNAMIC, "unique_consecutive": DYNAMIC, "nonzero": DYNAMIC, "argwhere": DYNAMIC, "masked_select": DYNAMIC,
+    "unique": DYNAMIC,
+    "unique_consecutive": DYNAMIC,
+    "nonzero": DYNAMIC,
+    "argwhere": DYNAMIC,
+    "masked_select": DYNAMIC,
     "Tensor.__getitem__": DYNAMIC,  # (by a mask)
     "safe_where": DYNAMIC,
     "index_put": DYNAMIC,  # (by a mask)
     "repeat_interleave": DYNAMIC,  # (other repeats for each slice)
     "nn.functional.one_hot": "explicit positive num_classes",
     # lengths of a packed sequence, which are no data
-    "rnn_tanh": r"\.item\(\)", "gru": r"\.item\(\)", "lstm": r"\.item\(\)",
-    **dict.fromkeys([f"nn.functional.{name}" for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
-                                                          "feature_alpha_dropout")], "randomness error mode"),
-}  # fmt: skip
+    "rnn_tanh": r"\.item\(\)",
+    "gru": r"\.item\(\)",
+    "lstm": r"\.item\(\)",
+    **dict.fromkeys(
+        [
+            f"nn.functional.{name}"
+            for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
+        ],
+        "randomness error mode",
+    ),
+}
 
 
 def recipes(x: Any) -> Iterator[Arg]:

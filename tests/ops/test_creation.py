@@ -13,13 +13,20 @@ import ferro
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests and is not installed")
 
 MAKE = {
-    "rand": lambda t, **k: t.rand(2, 3, **k), "randn": lambda t, **k: t.randn(2, 3, **k),
-    "randint": lambda t, **k: t.randint(3, 9, (2, 3), **k), "randperm": lambda t, **k: t.randperm(6, **k),
-    "zeros": lambda t, **k: t.zeros(2, 3, **k), "ones": lambda t, **k: t.ones(2, 3, **k), "empty": lambda t, **k: t.empty(2, 3, **k),
-    "full": lambda t, **k: t.full((2, 3), 7.0, **k), "linspace": lambda t, **k: t.linspace(0, 1, 6, **k),
-    "logspace": lambda t, **k: t.logspace(0, 1, 6, **k), "arange": lambda t, **k: t.arange(0, 3, 0.5, **k),
-    "range": lambda t, **k: t.range(0, 2.5, 0.5, **k), "eye": lambda t, **k: t.eye(2, 3, **k),
-}  # fmt: skip
+    "rand": lambda t, **k: t.rand(2, 3, **k),
+    "randn": lambda t, **k: t.randn(2, 3, **k),
+    "randint": lambda t, **k: t.randint(3, 9, (2, 3), **k),
+    "randperm": lambda t, **k: t.randperm(6, **k),
+    "zeros": lambda t, **k: t.zeros(2, 3, **k),
+    "ones": lambda t, **k: t.ones(2, 3, **k),
+    "empty": lambda t, **k: t.empty(2, 3, **k),
+    "full": lambda t, **k: t.full((2, 3), 7.0, **k),
+    "linspace": lambda t, **k: t.linspace(0, 1, 6, **k),
+    "logspace": lambda t, **k: t.logspace(0, 1, 6, **k),
+    "arange": lambda t, **k: t.arange(0, 3, 0.5, **k),
+    "range": lambda t, **k: t.range(0, 2.5, 0.5, **k),
+    "eye": lambda t, **k: t.eye(2, 3, **k),
+}
 RANDOM = ("rand", "randn", "randint", "randperm", "empty")
 OUT = {
     "of that shape": lambda t, shape: t.full(shape, -1.0),
@@ -51,13 +58,26 @@ def test_out_is_written(name: str, kind: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("write", [
-    lambda t, out: t.exp(t.zeros(2, 3), out=out), lambda t, out: t.full((2, 3), 1.0, out=out), lambda t, out: t.add(t.zeros(2, 3), 1, out=out),
-    lambda t, out: t.cat([t.ones(1, 3), t.ones(1, 3)], out=out), lambda t, out: t.mm(t.eye(2), t.ones(2, 3), out=out),
-])  # fmt: skip
-@pytest.mark.parametrize("view", [
-    lambda b: b[2:8].view(2, 3), lambda b: b.view(4, 3)[::2], lambda b: b.view(3, 4)[:, 1:3].t(), lambda b: b[1:3], lambda b: b[4:],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t, out: t.exp(t.zeros(2, 3), out=out),
+        lambda t, out: t.full((2, 3), 1.0, out=out),
+        lambda t, out: t.add(t.zeros(2, 3), 1, out=out),
+        lambda t, out: t.cat([t.ones(1, 3), t.ones(1, 3)], out=out),
+        lambda t, out: t.mm(t.eye(2), t.ones(2, 3), out=out),
+    ],
+)
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda b: b[2:8].view(2, 3),
+        lambda b: b.view(4, 3)[::2],
+        lambda b: b.view(3, 4)[:, 1:3].t(),
+        lambda b: b[1:3],
+        lambda b: b[4:],
+    ],
+)
 def test_a_view_as_out_writes_into_its_base(write: Any, view: Any) -> None:
     found = []
     for library in (torch, ferro):
@@ -88,10 +108,17 @@ def test_pythons_types_are_dtypes(kind: type) -> None:
             t.ones(1).type(kind)
 
 
-@pytest.mark.parametrize("make", [
-    lambda t: t.linspace(0, 1j, 3), lambda t: t.linspace(1 + 2j, 3, 4), lambda t: t.logspace(0, 1j, 3),
-    lambda t: t.linspace(t.tensor(1j), 2, 3), lambda t: t.linspace(0, 1j, 3, dtype=t.complex128), lambda t: t.linspace(0, 5, 3, dtype=t.complex64),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: t.linspace(0, 1j, 3),
+        lambda t: t.linspace(1 + 2j, 3, 4),
+        lambda t: t.logspace(0, 1j, 3),
+        lambda t: t.linspace(t.tensor(1j), 2, 3),
+        lambda t: t.linspace(0, 1j, 3, dtype=t.complex128),
+        lambda t: t.linspace(0, 5, 3, dtype=t.complex64),
+    ],
+)
 def test_complex_bounds(make: Any) -> None:
     got, want = make(ferro).numpy(), make(torch).numpy()
     assert got.dtype == want.dtype

@@ -129,8 +129,14 @@ def test_concatenated_targets_are_padded_ones(rng: np.random.Generator) -> None:
     padded, lengths = ferro.tensor([[1, 2, 3], [4, 0, 0], [2, 2, 0]]), [3, 1, 2]
     for reduction in ("none", "mean", "sum"):
         one = F.ctc_loss(y, padded, [8, 8, 8], lengths, reduction=reduction)
-        other = ferro.ctc_loss(y, ferro.tensor([1, 2, 3, 4, 2, 2]), (8, 8, 8), ferro.tensor(lengths), 0,
-                               ("none", "mean", "sum").index(reduction))  # fmt: skip
+        other = ferro.ctc_loss(
+            y,
+            ferro.tensor([1, 2, 3, 4, 2, 2]),
+            (8, 8, 8),
+            ferro.tensor(lengths),
+            0,
+            ("none", "mean", "sum").index(reduction),
+        )
         assert one.equal(other)
     alone = F.ctc_loss(y[:, 1], ferro.tensor([4]), ferro.tensor(8), ferro.tensor(1), reduction="none")
     assert alone.shape == ()
@@ -181,13 +187,20 @@ def test_ctc_loss_refuses_what_does_not_fit() -> None:
         return F.ctc_loss(y, targets, steps, lengths, **kwargs)
 
     for wrong, message in [
-        ({"steps": (6, 5)}, "input_lengths to have value at most 5"), ({"steps": (5,)}, "batch_size"),
-        ({"steps": (-1, 5)}, "input_lengths must not be negative"), ({"lengths": (3, 1)}, "at most 2"),
-        ({"steps": (5.0, 5.0)}, "integral"), ({"blank": 3}, "label range"), ({"targets": ferro.tensor([1, 2, 1])}, "concatenated"),
-        ({"targets": ferro.tensor([[1, 3], [1, 1]])}, "classes from 0 to 2"), ({"targets": targets[:1]}, "shape"),
-        ({"targets": targets > 0}, "class numbers"), ({"y": ferro.zeros(5, 0, 3)}, "not be empty"),
-        ({"y": ferro.zeros(5)}, "log_probs of shape"), ({"y": y.long()}, "floating-point"),
-    ]:  # fmt: skip
+        ({"steps": (6, 5)}, "input_lengths to have value at most 5"),
+        ({"steps": (5,)}, "batch_size"),
+        ({"steps": (-1, 5)}, "input_lengths must not be negative"),
+        ({"lengths": (3, 1)}, "at most 2"),
+        ({"steps": (5.0, 5.0)}, "integral"),
+        ({"blank": 3}, "label range"),
+        ({"targets": ferro.tensor([1, 2, 1])}, "concatenated"),
+        ({"targets": ferro.tensor([[1, 3], [1, 1]])}, "classes from 0 to 2"),
+        ({"targets": targets[:1]}, "shape"),
+        ({"targets": targets > 0}, "class numbers"),
+        ({"y": ferro.zeros(5, 0, 3)}, "not be empty"),
+        ({"y": ferro.zeros(5)}, "log_probs of shape"),
+        ({"y": y.long()}, "floating-point"),
+    ]:
         with pytest.raises(RuntimeError, match=message):
             call(**wrong)
     with pytest.raises(NotImplementedError, match="float16"):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import ferro
-from tests.helpers import (  # fmt: skip
+from tests.helpers import (
     Call,
     arrays_of,
     compare,
@@ -222,8 +222,11 @@ def _compare_second(entry: Any, sample: Any, torch: Any, arrays: list, rng: Any,
         grads = pullback(call, outputs, vectors, create_graph=True)
         if seconds is None:
             seconds = [None if g is None else _like(g, rng).astype(dtype_name(g)) for g in grads]
-        roots = [(g, library.from_numpy(s.copy())) for g, s in zip(grads, seconds, strict=True)
-                 if g is not None and s is not None and g.requires_grad]  # fmt: skip
+        roots = [
+            (g, library.from_numpy(s.copy()))
+            for g, s in zip(grads, seconds, strict=True)
+            if g is not None and s is not None and g.requires_grad
+        ]
         if not roots:
             found[library] = [np.zeros(tuple(t.shape)) for t in call.inputs]
             continue

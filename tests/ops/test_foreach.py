@@ -112,8 +112,14 @@ def test_lists_are_computed_and_differentiated_as_by_pytorch(torch: Any, name: s
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "lengths": (lambda t: t._foreach_add(lists(t), lists(t)[:2]), "Tensor lists must have the same number of tensors, got 3 and 2"),
-    "numbers": (lambda t: t._foreach_add(lists(t), [1.0]), "Tensor list must have same number of elements as scalar list"),
+    "lengths": (
+        lambda t: t._foreach_add(lists(t), lists(t)[:2]),
+        "Tensor lists must have the same number of tensors, got 3 and 2",
+    ),
+    "numbers": (
+        lambda t: t._foreach_add(lists(t), [1.0]),
+        "Tensor list must have same number of elements as scalar list",
+    ),
     "nothing": (lambda t: t._foreach_sqrt([]), "Tensor list must have at least one tensor."),
     "nothing and a number": (lambda t: t._foreach_add([], 1), "Tensor list must have at least one tensor."),
     "no list": (lambda t: t._foreach_add(t.ones(1), 1), "received an invalid combination of arguments"),
@@ -121,21 +127,46 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no operand": (lambda t: t._foreach_add(lists(t)), "received an invalid combination of arguments"),
     "text": (lambda t: t._foreach_add(lists(t), "x"), "received an invalid combination of arguments"),
     "texts": (lambda t: t._foreach_add(lists(t), ["x"] * 3), "expected Tensor as element 0 in argument 1, but got str"),
-    "long tensor": (lambda t: t._foreach_add(lists(t), t.ones(2)), "scalar tensor expected to be 0 dim but it has 1 dimensions and 2 elements."),
-    "alpha of a number": (lambda t: t._foreach_add(lists(t), 2, alpha=2), "received an invalid combination of arguments"),
-    "packed length": (lambda t: t._foreach_addcmul(lists(t), lists(t), lists(t), t.ones(2)),
-                      "Expected length of scalars to match input of length 3 but got 2 instead."),
-    "packed number": (lambda t: t._foreach_addcmul(lists(t), lists(t), lists(t), t.ones(())),
-                      "Expected packed scalar Tensor to be of dimension 1. Got 0 instead."),
-    "ternary lengths": (lambda t: t._foreach_addcdiv(lists(t), lists(t), lists(t)[:1]), "Tensor lists must have the same number of tensors"),
-    "copy lengths": (lambda t: t._foreach_copy_(lists(t), lists(t)[:1]), "Tensor lists must have the same number of tensors"),
-    "integers written": (lambda t: t._foreach_div_([t.tensor([4])], 2), "result type Float can't be cast to the desired output type Long"),
+    "long tensor": (
+        lambda t: t._foreach_add(lists(t), t.ones(2)),
+        "scalar tensor expected to be 0 dim but it has 1 dimensions and 2 elements.",
+    ),
+    "alpha of a number": (
+        lambda t: t._foreach_add(lists(t), 2, alpha=2),
+        "received an invalid combination of arguments",
+    ),
+    "packed length": (
+        lambda t: t._foreach_addcmul(lists(t), lists(t), lists(t), t.ones(2)),
+        "Expected length of scalars to match input of length 3 but got 2 instead.",
+    ),
+    "packed number": (
+        lambda t: t._foreach_addcmul(lists(t), lists(t), lists(t), t.ones(())),
+        "Expected packed scalar Tensor to be of dimension 1. Got 0 instead.",
+    ),
+    "ternary lengths": (
+        lambda t: t._foreach_addcdiv(lists(t), lists(t), lists(t)[:1]),
+        "Tensor lists must have the same number of tensors",
+    ),
+    "copy lengths": (
+        lambda t: t._foreach_copy_(lists(t), lists(t)[:1]),
+        "Tensor lists must have the same number of tensors",
+    ),
+    "integers written": (
+        lambda t: t._foreach_div_([t.tensor([4])], 2),
+        "result type Float can't be cast to the desired output type Long",
+    ),
     "leaf written": (lambda t: t._foreach_add_(lists(t, grad=True), 1), "a leaf Variable that requires grad"),
     "larger": (lambda t: t._foreach_add_([t.ones(1)], [t.ones(2)]), "doesn't match the broadcast shape [2]"),
-    "norm of nothing": (lambda t: t._foreach_norm([t.ones(0)], float("inf")), "cannot compute the infinity norm on an empty tensor"),
-    "norm of integers": (lambda t: t._foreach_norm([t.tensor([1])]), "xpected a floating point or complex tensor as input"),
+    "norm of nothing": (
+        lambda t: t._foreach_norm([t.ones(0)], float("inf")),
+        "cannot compute the infinity norm on an empty tensor",
+    ),
+    "norm of integers": (
+        lambda t: t._foreach_norm([t.tensor([1])]),
+        "xpected a floating point or complex tensor as input",
+    ),
     "sums of integers": (lambda t: t._foreach_powsum([t.tensor([1])]), "not implemented for"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED)

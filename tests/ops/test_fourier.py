@@ -80,8 +80,13 @@ def test_a_negative_mean_has_the_angle_pi() -> None:
 
 
 def test_dtypes_are_kept_and_integers_become_the_default() -> None:
-    for dtype, result in ((ferro.float32, ferro.complex64), (ferro.float64, ferro.complex128), (ferro.int16, ferro.complex64),
-                          (ferro.bool, ferro.complex64), (ferro.complex64, ferro.complex64)):  # fmt: skip
+    for dtype, result in (
+        (ferro.float32, ferro.complex64),
+        (ferro.float64, ferro.complex128),
+        (ferro.int16, ferro.complex64),
+        (ferro.bool, ferro.complex64),
+        (ferro.complex64, ferro.complex64),
+    ):
         x = ferro.ones(4, dtype=dtype)
         assert fft.fft(x).dtype is fft.ifftn(x).dtype is result
         assert fft.irfft(x).dtype is fft.hfftn(x).dtype is result.to_real()
@@ -144,7 +149,7 @@ def test_the_ignored_imaginary_parts_have_no_gradient() -> None:
 def test_transposes_are_exact_for_any_dimensions_lengths_and_strides(data: Any) -> None:
     name = data.draw(st.sampled_from([*HALVES, *WHOLES, *COMPLEX]))
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
-    dims = data.draw(st.permutations(range(len(shape)))) [: data.draw(st.integers(1, len(shape)))]  # fmt: skip
+    dims = data.draw(st.permutations(range(len(shape))))[: data.draw(st.integers(1, len(shape)))]
     s = tuple(data.draw(st.integers(1, 6)) for _ in dims)
     norm = data.draw(st.sampled_from(NORMS))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
@@ -275,8 +280,12 @@ def test_complex_signals_and_windows(rng: np.random.Generator) -> None:
 
 def test_istft_and_its_first_and_second_gradients_equal_those_of_torch(rng: np.random.Generator) -> None:
     torch = pytest.importorskip("torch")
-    for bins, wide, options in ((4, 4, {}), (4, 4, {"length": 9, "normalized": True}), (6, 6, {"onesided": False, "center": False}),
-                                (6, 4, {"return_complex": True, "onesided": False})):  # fmt: skip
+    for bins, wide, options in (
+        (4, 4, {}),
+        (4, 4, {"length": 9, "normalized": True}),
+        (6, 6, {"onesided": False, "center": False}),
+        (6, 4, {"return_complex": True, "onesided": False}),
+    ):
         a, b = numbers(rng, (2, bins, 5), True), rng.uniform(0.5, 1, wide)
         v, u = rng.standard_normal((2, 14)), numbers(rng, a.shape, True)
         found = []
@@ -384,13 +393,19 @@ def test_kaiser_windows_against_mpmath(beta: float) -> None:
 def test_windows_of_signals_refuse_what_torch_refuses() -> None:
     windows: Any = ferro.signal.windows
     for call, error in (
-        (lambda: windows.hann(-1), ValueError), (lambda: windows.hann(2.5), TypeError),
-        (lambda: windows.hann(3, dtype=ferro.float16), ValueError), (lambda: windows.hann(3, layout="sparse"), ValueError),
-        (lambda: windows.exponential(3, tau=0), ValueError), (lambda: windows.exponential(3, center=1), ValueError),
-        (lambda: windows.gaussian(3, std=-1), ValueError), (lambda: windows.kaiser(3, beta=-1), ValueError),
-        (lambda: windows.general_cosine(3, a=[]), ValueError), (lambda: windows.general_cosine(3, a=None), TypeError),
-        (lambda: ferro.hann_window(-1), RuntimeError), (lambda: ferro.hann_window(3, dtype=ferro.int64), RuntimeError),
-    ):  # fmt: skip
+        (lambda: windows.hann(-1), ValueError),
+        (lambda: windows.hann(2.5), TypeError),
+        (lambda: windows.hann(3, dtype=ferro.float16), ValueError),
+        (lambda: windows.hann(3, layout="sparse"), ValueError),
+        (lambda: windows.exponential(3, tau=0), ValueError),
+        (lambda: windows.exponential(3, center=1), ValueError),
+        (lambda: windows.gaussian(3, std=-1), ValueError),
+        (lambda: windows.kaiser(3, beta=-1), ValueError),
+        (lambda: windows.general_cosine(3, a=[]), ValueError),
+        (lambda: windows.general_cosine(3, a=None), TypeError),
+        (lambda: ferro.hann_window(-1), RuntimeError),
+        (lambda: ferro.hann_window(3, dtype=ferro.int64), RuntimeError),
+    ):
         with pytest.raises(error):
             call()
 

@@ -27,27 +27,53 @@ def ramp(library: Any, *shape: int, grad: bool = False) -> Any:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 KEYS = [
-    lambda t: 1, lambda t: -1, lambda t: np.int64(1), lambda t: t.tensor(1), lambda t: slice(1, None),
+    lambda t: 1,
+    lambda t: -1,
+    lambda t: np.int64(1),
+    lambda t: t.tensor(1),
+    lambda t: slice(1, None),
     lambda t: slice(-2, 10, 2),
-    lambda t: slice(t.tensor(0), t.tensor(1)), lambda t: None, lambda t: Ellipsis, lambda t: (),
-    lambda t: (Ellipsis, 0), lambda t: (0, Ellipsis, None, 1),
-    lambda t: (slice(None), None, 1), lambda t: True, lambda t: False, lambda t: (None, True), lambda t: t.tensor(True),
+    lambda t: slice(t.tensor(0), t.tensor(1)),
+    lambda t: None,
+    lambda t: Ellipsis,
+    lambda t: (),
+    lambda t: (Ellipsis, 0),
+    lambda t: (0, Ellipsis, None, 1),
+    lambda t: (slice(None), None, 1),
+    lambda t: True,
+    lambda t: False,
+    lambda t: (None, True),
+    lambda t: t.tensor(True),
     lambda t: t.tensor(False),
-    lambda t: [0, 1, 1], lambda t: [], lambda t: [True, False], lambda t: [[0, 1], [1, 0]], lambda t: [slice(None), 0],
-    lambda t: [None, 1], lambda t: np.array([1, 0]), lambda t: t.tensor([1, -2]),
-    lambda t: t.tensor([1, 0], dtype=t.int32), lambda t: t.tensor([True, False]), lambda t: t.tensor([[0], [1]]),
+    lambda t: [0, 1, 1],
+    lambda t: [],
+    lambda t: [True, False],
+    lambda t: [[0, 1], [1, 0]],
+    lambda t: [slice(None), 0],
+    lambda t: [None, 1],
+    lambda t: np.array([1, 0]),
+    lambda t: t.tensor([1, -2]),
+    lambda t: t.tensor([1, 0], dtype=t.int32),
+    lambda t: t.tensor([True, False]),
+    lambda t: t.tensor([[0], [1]]),
     lambda t: range(2),
-    lambda t: (t.tensor([1, 0]), t.tensor([2, 0])), lambda t: (t.tensor([1, 0]), slice(None), t.tensor([3, 0])),
+    lambda t: (t.tensor([1, 0]), t.tensor([2, 0])),
+    lambda t: (t.tensor([1, 0]), slice(None), t.tensor([3, 0])),
     lambda t: (slice(None), [0, 2], [1, 1]),
-    lambda t: (0, slice(None), [0, 2]), lambda t: ([0, 1], None, 1), lambda t: (Ellipsis, t.tensor([0, 3])),
+    lambda t: (0, slice(None), [0, 2]),
+    lambda t: ([0, 1], None, 1),
+    lambda t: (Ellipsis, t.tensor([0, 3])),
     lambda t: (slice(None), t.tensor([[0, 1], [2, 2]])),
-    lambda t: (t.tensor([[0], [1]]), t.tensor([0, 2])), lambda t: (t.tensor([0, 1]), True),
+    lambda t: (t.tensor([[0], [1]]), t.tensor([0, 2])),
+    lambda t: (t.tensor([0, 1]), True),
     lambda t: (slice(None), t.tensor([True, False, True]), slice(1, 3)),
-    lambda t: t.ones(2, 3, dtype=t.bool), lambda t: t.zeros(2, 3, 4, dtype=t.bool),
+    lambda t: t.ones(2, 3, dtype=t.bool),
+    lambda t: t.zeros(2, 3, 4, dtype=t.bool),
     lambda t: t.arange(24).reshape(2, 3, 4) % 5 == 0,
-    lambda t: (1, t.tensor([[True, False, False, True]] * 3)), lambda t: (t.tensor([], dtype=t.int64), 0),
+    lambda t: (1, t.tensor([[True, False, False, True]] * 3)),
+    lambda t: (t.tensor([], dtype=t.int64), 0),
     lambda t: (-1, -1, -1),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("number", range(len(KEYS)))
@@ -204,8 +230,9 @@ def test_in_place_forms_write_through_views() -> None:
         lambda x, t: x.masked_scatter_(t.tensor([True, False]), ramp(t, 5)),
         lambda x, t: x.index_reduce_(0, t.tensor([0, 0]), ramp(t, 2, 2), "prod"),
         lambda x, t: x.index_put_((t.tensor([0, 0]),), ramp(t, 2), accumulate=True),
-        lambda x, t: x.tril_(), lambda x, t: x.fill_diagonal_(9.0),
-    ]  # fmt: skip
+        lambda x, t: x.tril_(),
+        lambda x, t: x.fill_diagonal_(9.0),
+    ]
     for call in calls:
         found = []
         for library in BOTH:
@@ -238,8 +265,11 @@ def test_duplicates_are_added_in_the_order_of_the_index(rng: np.random.Generator
     for v in values:
         total = np.float32(total + v)
     index = ferro.zeros(500, dtype=ferro.int64)
-    for x in (ferro.zeros(1).index_add(0, index, ferro.from_numpy(values)), ferro.zeros(1).scatter_add(0, index, ferro.from_numpy(values)),
-              ferro.zeros(1).index_put((index,), ferro.from_numpy(values), accumulate=True)):  # fmt: skip
+    for x in (
+        ferro.zeros(1).index_add(0, index, ferro.from_numpy(values)),
+        ferro.zeros(1).scatter_add(0, index, ferro.from_numpy(values)),
+        ferro.zeros(1).index_put((index,), ferro.from_numpy(values), accumulate=True),
+    ):
         assert x.item() == total
 
 
@@ -361,15 +391,25 @@ def test_an_infinity_that_was_filled_gives_no_nan() -> None:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 WRONG = [
-    lambda t: ramp(t, 3)[3], lambda t: ramp(t, 3)[-4], lambda t: ramp(t, 3)[0, 0], lambda t: t.tensor(1.0)[0],
-    lambda t: ramp(t, 3)[::-1], lambda t: ramp(t, 3)[::0],
-    lambda t: ramp(t, 3)[1.5], lambda t: ramp(t, 3)["a"], lambda t: ramp(t, 3)[t.tensor([0.5])],
-    lambda t: ramp(t, 3)[t.tensor([3])], lambda t: ramp(t, 3)[[0, -4]],
-    lambda t: ramp(t, 3)[t.tensor([True, False])], lambda t: ramp(t, 3, 3)[t.tensor([0, 1]), t.tensor([0, 1, 2])],
+    lambda t: ramp(t, 3)[3],
+    lambda t: ramp(t, 3)[-4],
+    lambda t: ramp(t, 3)[0, 0],
+    lambda t: t.tensor(1.0)[0],
+    lambda t: ramp(t, 3)[::-1],
+    lambda t: ramp(t, 3)[::0],
+    lambda t: ramp(t, 3)[1.5],
+    lambda t: ramp(t, 3)["a"],
+    lambda t: ramp(t, 3)[t.tensor([0.5])],
+    lambda t: ramp(t, 3)[t.tensor([3])],
+    lambda t: ramp(t, 3)[[0, -4]],
+    lambda t: ramp(t, 3)[t.tensor([True, False])],
+    lambda t: ramp(t, 3, 3)[t.tensor([0, 1]), t.tensor([0, 1, 2])],
     lambda t: ramp(t, 3)[0:1.5],
-    lambda t: ramp(t, 3).index_select(0, t.tensor([3])), lambda t: ramp(t, 3).index_select(0, t.tensor([-1])),
+    lambda t: ramp(t, 3).index_select(0, t.tensor([3])),
+    lambda t: ramp(t, 3).index_select(0, t.tensor([-1])),
     lambda t: ramp(t, 3).index_select(0, t.tensor([0.0])),
-    lambda t: ramp(t, 3).index_select(0, t.tensor([[0]])), lambda t: ramp(t, 3).index_select(1, t.tensor([0])),
+    lambda t: ramp(t, 3).index_select(0, t.tensor([[0]])),
+    lambda t: ramp(t, 3).index_select(1, t.tensor([0])),
     lambda t: t.tensor(1.0).index_select(0, t.tensor([0, 0])),
     lambda t: ramp(t, 3).index_add(0, t.tensor([0]), t.ones(1)),
     lambda t: ramp(t, 3).index_add(0, t.tensor([0, 1]), ramp(t, 1)),
@@ -383,13 +423,17 @@ WRONG = [
     lambda t: ramp(t, 3).index_put((t.tensor([3]),), ramp(t, 1)),
     lambda t: ramp(t, 3).index_put((t.tensor([0, 1]),), ramp(t, 3)),
     lambda t: ramp(t, 3).index_put(t.tensor([0]), ramp(t, 1)),
-    lambda t: ramp(t, 3).take(t.tensor([3])), lambda t: ramp(t, 3).take(t.tensor([0.0])),
+    lambda t: ramp(t, 3).take(t.tensor([3])),
+    lambda t: ramp(t, 3).take(t.tensor([0.0])),
     lambda t: ramp(t, 3).put(t.tensor([0, 1]), ramp(t, 1)),
-    lambda t: ramp(t, 3).put(t.tensor([0]), t.ones(1)), lambda t: ramp(t, 3).gather(0, t.tensor([3])),
+    lambda t: ramp(t, 3).put(t.tensor([0]), t.ones(1)),
+    lambda t: ramp(t, 3).gather(0, t.tensor([3])),
     lambda t: ramp(t, 3).gather(0, t.tensor([-1])),
-    lambda t: ramp(t, 3).gather(0, t.tensor([[0]])), lambda t: ramp(t, 2, 3).gather(0, t.zeros(1, 4, dtype=t.int64)),
+    lambda t: ramp(t, 3).gather(0, t.tensor([[0]])),
+    lambda t: ramp(t, 2, 3).gather(0, t.zeros(1, 4, dtype=t.int64)),
     lambda t: ramp(t, 3).gather(0, t.tensor([0.0])),
-    lambda t: ramp(t, 3).scatter(0, t.tensor([0, 1]), ramp(t, 1)), lambda t: ramp(t, 3).scatter(0, t.tensor([3]), 1.0),
+    lambda t: ramp(t, 3).scatter(0, t.tensor([0, 1]), ramp(t, 1)),
+    lambda t: ramp(t, 3).scatter(0, t.tensor([3]), 1.0),
     lambda t: ramp(t, 3).scatter(0, t.tensor([0]), t.ones(1)),
     lambda t: ramp(t, 3).scatter(0, t.tensor([0]), 1.0, reduce="min"),
     lambda t: ramp(t, 3).scatter_add(0, t.tensor([3]), ramp(t, 1)),
@@ -402,11 +446,14 @@ WRONG = [
     lambda t: ramp(t, 3).masked_fill_(t.ones(2, 3, dtype=t.bool), 0.0),
     lambda t: ramp(t, 3).masked_select(t.tensor([1.0, 0.0, 0.0])),
     lambda t: ramp(t, 3).masked_scatter(t.tensor([True]), ramp(t, 2)),
-    lambda t: ramp(t, 3).masked_scatter(t.tensor([True]), t.ones(3)), lambda t: ramp(t, 3).copy_(ramp(t, 2)),
+    lambda t: ramp(t, 3).masked_scatter(t.tensor([True]), t.ones(3)),
+    lambda t: ramp(t, 3).copy_(ramp(t, 2)),
     lambda t: ramp(t, 3).copy_("1"),
-    lambda t: ramp(t, 3).fill_(ramp(t, 1)), lambda t: ramp(t, 3).fill_(1j),
-    lambda t: t.unravel_index(t.tensor([0.5]), (2, 3)), lambda t: t.nonzero_static(ramp(t, 2), size=-1),
-]  # fmt: skip
+    lambda t: ramp(t, 3).fill_(ramp(t, 1)),
+    lambda t: ramp(t, 3).fill_(1j),
+    lambda t: t.unravel_index(t.tensor([0.5]), (2, 3)),
+    lambda t: t.nonzero_static(ramp(t, 2), size=-1),
+]
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))
@@ -422,11 +469,15 @@ def test_a_refused_write_changes_nothing() -> None:
     x = ramp(ferro, 4)
     before, version = x.tolist(), x._version
     writes: list = [
-        lambda: x.index_add_(0, ferro.tensor([0, 9]), ramp(ferro, 2)), lambda: x.index_copy_(0, ferro.tensor([0, 9]), ramp(ferro, 2)),
-        lambda: x.scatter_(0, ferro.tensor([0, 9]), 1.0), lambda: x.put_(ferro.tensor([0, 9]), ramp(ferro, 2)),
-        lambda: x.index_put_((ferro.tensor([0, 9]),), ramp(ferro, 2)), lambda: x.__setitem__(ferro.tensor([0, 9]), 1.0),
-        lambda: x.__setitem__(slice(0, 2), ferro.ones(3)), lambda: x.masked_scatter_(x > 0, ramp(ferro, 2)),
-    ]  # fmt: skip
+        lambda: x.index_add_(0, ferro.tensor([0, 9]), ramp(ferro, 2)),
+        lambda: x.index_copy_(0, ferro.tensor([0, 9]), ramp(ferro, 2)),
+        lambda: x.scatter_(0, ferro.tensor([0, 9]), 1.0),
+        lambda: x.put_(ferro.tensor([0, 9]), ramp(ferro, 2)),
+        lambda: x.index_put_((ferro.tensor([0, 9]),), ramp(ferro, 2)),
+        lambda: x.__setitem__(ferro.tensor([0, 9]), 1.0),
+        lambda: x.__setitem__(slice(0, 2), ferro.ones(3)),
+        lambda: x.masked_scatter_(x > 0, ramp(ferro, 2)),
+    ]
     for write in writes:
         with pytest.raises((IndexError, RuntimeError)):
             write()

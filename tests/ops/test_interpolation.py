@@ -404,14 +404,26 @@ def test_the_sizes_of_the_parts_of_a_cross_entropy() -> None:
     with pytest.raises(ValueError, match="pass only one"):
         LinearCrossEntropyOptions(batch_chunk_size=3, chunking_method="aspect_ratio").rows(10, 3, 5)
     with pytest.warns(UserWarning, match="options are ignored"):
-        F.linear_cross_entropy(ferro.ones(2, 3), ferro.ones(4, 3), ferro.tensor([0, 1]), label_smoothing=0.1,
-                               options=LinearCrossEntropyOptions())  # fmt: skip
+        F.linear_cross_entropy(
+            ferro.ones(2, 3),
+            ferro.ones(4, 3),
+            ferro.tensor([0, 1]),
+            label_smoothing=0.1,
+            options=LinearCrossEntropyOptions(),
+        )
 
 
 def test_grouped_products_refuse_what_does_not_fit() -> None:
     a, b, offs = ferro.ones(5, 3), ferro.ones(2, 3, 4), ferro.tensor([2, 5], dtype=ferro.int32)
-    for wrong in ((a, b), (a, b, ferro.tensor([2, 6])), (a, b, ferro.tensor([3, 2])), (a, b, ferro.tensor([5])),
-                  (ferro.ones(2, 4, 3), b, offs), (a.double(), b, offs), (a[:, :2], b, offs)):  # fmt: skip
+    for wrong in (
+        (a, b),
+        (a, b, ferro.tensor([2, 6])),
+        (a, b, ferro.tensor([3, 2])),
+        (a, b, ferro.tensor([5])),
+        (ferro.ones(2, 4, 3), b, offs),
+        (a.double(), b, offs),
+        (a[:, :2], b, offs),
+    ):
         with pytest.raises(RuntimeError, match="grouped_mm"):
             F.grouped_mm(*wrong[:2], offs=wrong[2] if len(wrong) > 2 else None)
 

@@ -156,11 +156,18 @@ def test_products_take_their_factors_first(name: str, torch: Any) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             f = getattr(library, name)
-            found.append([
-                r.tolist()
-                for r in (f(2, c, x, y), f(2, c, 3, x, y), getattr(c, name)(2, x, y), getattr(c, name)(2, 3, x, y),
-                          getattr(c.clone(), f"{name}_")(2, 3, x, y))
-            ])  # fmt: skip
+            found.append(
+                [
+                    r.tolist()
+                    for r in (
+                        f(2, c, x, y),
+                        f(2, c, 3, x, y),
+                        getattr(c, name)(2, x, y),
+                        getattr(c, name)(2, 3, x, y),
+                        getattr(c.clone(), f"{name}_")(2, 3, x, y),
+                    )
+                ]
+            )
     assert found[1] == found[0]
     c, x, y = (ferro.ones(s) for s in FACTORS_FIRST[name])
     with pytest.raises(TypeError, match="beta and alpha are keywords"):

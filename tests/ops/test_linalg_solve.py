@@ -90,8 +90,22 @@ def test_nan_is_not_positive_definite() -> None:
         L.cholesky(x)
 
 
-UNARY = ["linalg.cholesky", "linalg.cholesky_ex", "cholesky", "cholesky_inverse", "linalg.inv", "linalg.inv_ex", "inverse", "linalg.det",
-         "det", "linalg.slogdet", "slogdet", "logdet", "linalg.ldl_factor", "linalg.ldl_factor_ex"]  # fmt: skip
+UNARY = [
+    "linalg.cholesky",
+    "linalg.cholesky_ex",
+    "cholesky",
+    "cholesky_inverse",
+    "linalg.inv",
+    "linalg.inv_ex",
+    "inverse",
+    "linalg.det",
+    "det",
+    "linalg.slogdet",
+    "slogdet",
+    "logdet",
+    "linalg.ldl_factor",
+    "linalg.ldl_factor_ex",
+]
 
 
 def found(path: str) -> Any:
@@ -104,8 +118,12 @@ def found(path: str) -> Any:
 @pytest.mark.parametrize("path", UNARY)
 def test_matrices_must_be_square_and_of_a_dtype_of_lapack(path: str) -> None:
     f = found(path)
-    for bad, message in ((ferro.ones(2, 3), "2 by 3"), (ferro.ones(2), "at least 2 dimensions"),
-                         (ferro.eye(2, dtype=ferro.int64), "int64"), (ferro.eye(2, dtype=ferro.float16), "Low precision")):  # fmt: skip
+    for bad, message in (
+        (ferro.ones(2, 3), "2 by 3"),
+        (ferro.ones(2), "at least 2 dimensions"),
+        (ferro.eye(2, dtype=ferro.int64), "int64"),
+        (ferro.eye(2, dtype=ferro.float16), "Low precision"),
+    ):
         with pytest.raises(RuntimeError, match=message):
             f(bad)
     with pytest.raises(TypeError, match="must be Tensor"):
@@ -114,9 +132,15 @@ def test_matrices_must_be_square_and_of_a_dtype_of_lapack(path: str) -> None:
 
 def test_systems_that_do_not_fit_are_refused() -> None:
     e, p = ferro.eye(2), ferro.tensor([1, 2], dtype=ferro.int32)
-    for call in (lambda b: L.solve(e, b), lambda b: L.solve_triangular(e, b, upper=True), lambda b: L.lu_solve(e, p, b),
-                 lambda b: ferro.triangular_solve(b, e), lambda b: ferro.cholesky_solve(b, e), lambda b: L.ldl_solve(e, p, b),
-                 lambda b: ferro.lu_solve(b, e, p)):  # fmt: skip
+    for call in (
+        lambda b: L.solve(e, b),
+        lambda b: L.solve_triangular(e, b, upper=True),
+        lambda b: L.lu_solve(e, p, b),
+        lambda b: ferro.triangular_solve(b, e),
+        lambda b: ferro.cholesky_solve(b, e),
+        lambda b: L.ldl_solve(e, p, b),
+        lambda b: ferro.lu_solve(b, e, p),
+    ):
         with pytest.raises(RuntimeError, match="Incompatible"):
             call(ferro.ones(3, 1))
         with pytest.raises(RuntimeError, match=r"float64.*float32|float32.*float64"):
@@ -131,9 +155,12 @@ def test_systems_that_do_not_fit_are_refused() -> None:
 
 def test_pivots_that_no_factorisation_gives_are_refused() -> None:
     e, b = ferro.eye(2), ferro.ones(2, 1)
-    for pivots, message in ((ferro.tensor([1, 2]), "int32"), (ferro.tensor([1], dtype=ferro.int32), "Number of pivots"),
-                            (ferro.tensor([1, 3], dtype=ferro.int32), "between 1 and 2"),
-                            (ferro.tensor([0, 2], dtype=ferro.int32), "between 1 and 2")):  # fmt: skip
+    for pivots, message in (
+        (ferro.tensor([1, 2]), "int32"),
+        (ferro.tensor([1], dtype=ferro.int32), "Number of pivots"),
+        (ferro.tensor([1, 3], dtype=ferro.int32), "between 1 and 2"),
+        (ferro.tensor([0, 2], dtype=ferro.int32), "between 1 and 2"),
+    ):
         with pytest.raises(RuntimeError, match=message):
             L.lu_solve(e, pivots, b)
         with pytest.raises(RuntimeError, match=message):
@@ -184,9 +211,20 @@ def test_single_precision_stays_single(dtype: str, n: int, rng: np.random.Genera
     spd = tensor(x @ x.conj().swapaxes(-1, -2) + n * np.eye(n, dtype=dtype))
     b, real = tensor(normal(rng, 2, n, 1, dtype=dtype)), ferro.float32
     want = spd.dtype
-    results = [L.cholesky(spd), L.inv(spd), L.solve(spd, b), L.solve_triangular(spd, b, upper=True), *L.lu(spd),
-               L.ldl_factor(spd)[0], L.ldl_solve(*L.ldl_factor(spd), b), ferro.cholesky_solve(b, spd), L.det(spd),
-               L.lu_solve(*L.lu_factor(spd), b), L.slogdet(spd)[0], cofactors((spd.numpy(),))]  # fmt: skip
+    results = [
+        L.cholesky(spd),
+        L.inv(spd),
+        L.solve(spd, b),
+        L.solve_triangular(spd, b, upper=True),
+        *L.lu(spd),
+        L.ldl_factor(spd)[0],
+        L.ldl_solve(*L.ldl_factor(spd), b),
+        ferro.cholesky_solve(b, spd),
+        L.det(spd),
+        L.lu_solve(*L.lu_factor(spd), b),
+        L.slogdet(spd)[0],
+        cofactors((spd.numpy(),)),
+    ]
     assert all(r.dtype in (want, want.np) for r in results)
     assert L.slogdet(spd)[1].dtype is real
 
@@ -275,9 +313,12 @@ def test_systems_of_any_shapes_and_strides(data: Any) -> None:
     ta, tb = ferro.from_numpy(a), ferro.from_numpy(b)
     lu = L.lu_factor(ta)
     upper = np.triu(a)
-    for x, m in ((L.solve(ta, tb, left=left), a), (L.lu_solve(*lu, tb, left=left), a),
-                 (L.lu_solve(*lu, tb, left=left, adjoint=True), a.conj().swapaxes(-1, -2)),
-                 (L.solve_triangular(ta, tb, upper=True, left=left), upper)):  # fmt: skip
+    for x, m in (
+        (L.solve(ta, tb, left=left), a),
+        (L.lu_solve(*lu, tb, left=left), a),
+        (L.lu_solve(*lu, tb, left=left, adjoint=True), a.conj().swapaxes(-1, -2)),
+        (L.solve_triangular(ta, tb, upper=True, left=left), upper),
+    ):
         assert tuple(x.shape) == shape + b.shape[-2:]
         product = m @ x.numpy() if left else x.numpy() @ m
         np.testing.assert_allclose(product, np.broadcast_to(b, product.shape), rtol=1e-9, atol=1e-9)
@@ -366,8 +407,13 @@ def test_a_composition_of_factors_has_the_gradient_of_the_whole(rng: np.random.G
     """solve = lu_solve of lu_factor = ldl_solve of ldl_factor = cholesky_solve of cholesky, and so are their gradients."""
     x = normal(rng, 4, 4)
     a, b = tensor(x @ x.T + np.eye(4), True), tensor(normal(rng, 4, 2))
-    ways = [lambda: L.solve(a, b), lambda: L.lu_solve(*L.lu_factor(a), b), lambda: L.ldl_solve(*L.ldl_factor(hermitian(a)), b),
-            lambda: ferro.cholesky_solve(b, L.cholesky(hermitian(a))), lambda: L.inv(a) @ b]  # fmt: skip
+    ways = [
+        lambda: L.solve(a, b),
+        lambda: L.lu_solve(*L.lu_factor(a), b),
+        lambda: L.ldl_solve(*L.ldl_factor(hermitian(a)), b),
+        lambda: ferro.cholesky_solve(b, L.cholesky(hermitian(a))),
+        lambda: L.inv(a) @ b,
+    ]
     grads = [hermitian(ferro.autograd.grad(way().sin().sum(), a)[0]).numpy() for way in ways]
     for g in grads[1:]:
         np.testing.assert_allclose(g, grads[0], rtol=1e-9, atol=1e-11)
@@ -387,8 +433,9 @@ def test_a_composition_of_factors_has_the_gradient_of_the_whole(rng: np.random.G
 def by_minors(a: np.ndarray) -> np.ndarray:
     """The cofactors, by their definition."""
     n = len(a)
-    return np.array([[(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(n)]
-                     for i in range(n)])  # fmt: skip
+    return np.array(
+        [[(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(n)] for i in range(n)]
+    )
 
 
 def derivative_of_cofactors(a: np.ndarray, directions: list) -> np.ndarray:
@@ -466,8 +513,15 @@ def test_derivatives_of_det_keep_their_digits_near_singular_matrices(
 
         def minors(m: Any) -> np.ndarray:
             keep = [[k for k in range(n) if k != i] for i in range(n)]
-            return np.array([[(-1) ** (i + j) * mp.det(mp.matrix([[m[k, c] for c in keep[j]] for k in keep[i]])) for j in range(n)]
-                             for i in range(n)])  # fmt: skip
+            return np.array(
+                [
+                    [
+                        (-1) ** (i + j) * mp.det(mp.matrix([[m[k, c] for c in keep[j]] for k in keep[i]]))
+                        for j in range(n)
+                    ]
+                    for i in range(n)
+                ]
+            )
 
         first = minors(exact)
         second = (minors(exact + t * mp.matrix(e.tolist())) - minors(exact - t * mp.matrix(e.tolist()))) / (2 * t)
@@ -604,8 +658,17 @@ def test_large_factorisations_do_not_depend_on_the_number_of_threads(rng: np.ran
     try:
         for count in (1, 2):
             ferro.set_num_threads(count)
-            found.append([L.cholesky(spd), L.inv(spd), *L.lu_factor(spd), L.solve(spd, b), L.ldl_factor(spd)[0], L.slogdet(spd)[1],
-                          L.solve_triangular(spd, b, upper=True)])  # fmt: skip
+            found.append(
+                [
+                    L.cholesky(spd),
+                    L.inv(spd),
+                    *L.lu_factor(spd),
+                    L.solve(spd, b),
+                    L.ldl_factor(spd)[0],
+                    L.slogdet(spd)[1],
+                    L.solve_triangular(spd, b, upper=True),
+                ]
+            )
     finally:
         ferro.set_num_threads(before)
     for one, two in zip(*found, strict=True):
@@ -616,7 +679,9 @@ def test_scipy_is_not_loaded_by_small_systems() -> None:
     import subprocess
     import sys
 
-    code = ("import ferro, sys; x = ferro.eye(3, requires_grad=True); L = ferro.linalg; "
-            "(L.solve(x, x) + L.cholesky(x) + L.inv(x) + L.solve_triangular(x, x, upper=True) + L.det(x)).sum().backward(); "
-            "assert 'scipy' not in sys.modules")  # fmt: skip
+    code = (
+        "import ferro, sys; x = ferro.eye(3, requires_grad=True); L = ferro.linalg; "
+        "(L.solve(x, x) + L.cholesky(x) + L.inv(x) + L.solve_triangular(x, x, upper=True) + L.det(x)).sum().backward(); "
+        "assert 'scipy' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -274,8 +274,16 @@ def exponential(a: np.ndarray, dps: int = 60) -> np.ndarray:
         return np.array([[float(m[i, j]) for j in range(m.cols)] for i in range(m.rows)])
 
 
-@pytest.mark.parametrize("a", [[[0.0, 1e6], [0.0, 0.0]], [[1.0, 1e5], [0.0, -1.0]], [[-49.0, 24.0], [-64.0, 31.0]],
-                               [[1e-9, 2e-9], [0.0, -1e-9]], [[0.0, 30.0], [-30.0, 0.0]]])  # fmt: skip
+@pytest.mark.parametrize(
+    "a",
+    [
+        [[0.0, 1e6], [0.0, 0.0]],
+        [[1.0, 1e5], [0.0, -1.0]],
+        [[-49.0, 24.0], [-64.0, 31.0]],
+        [[1e-9, 2e-9], [0.0, -1e-9]],
+        [[0.0, 30.0], [-30.0, 0.0]],
+    ],
+)
 def test_exponentials_and_their_derivatives_against_many_digits(a: list) -> None:
     x = fixed(a)
     y = L.matrix_exp(x)
@@ -346,40 +354,47 @@ def test_losses_that_depend_on_the_basis_of_a_null_space_are_refused() -> None:
 A23, A33, V3 = ferro.ones(2, 3), ferro.ones(3, 3), ferro.ones(3)
 
 
-@pytest.mark.parametrize(("call", "error", "words"), [
-    (lambda: L.svd(V3), RuntimeError, "at least 2 dimensions"),
-    (lambda: L.svd(A33.int()), RuntimeError, "floating point or complex"),
-    (lambda: L.svd(A33.half()), RuntimeError, "float16"),
-    (lambda: L.svd(A33, driver="gesvd"), RuntimeError, "driver"),
-    (lambda: L.svd(A33 * float("nan")), L.LinAlgError, "inf or nan"),
-    (lambda: L.eigvals(A33 * float("inf")), L.LinAlgError, "inf or nan"),
-    (lambda: L.eigh(ferro.stack([A33, A33 * float("nan")])), L.LinAlgError, "Batch element"),
-    (lambda: L.eig(A23), RuntimeError, "square"),
-    (lambda: L.eigh(A33, "X"), RuntimeError, "'L' or 'U', but got X"),
-    (lambda: L.qr(A33, "raw"), RuntimeError, "unrecognized mode 'raw'"),
-    (lambda: L.householder_product(A23, V3), RuntimeError, "greater than or equal to"),
-    (lambda: L.householder_product(A23.mT, ferro.ones(4)), RuntimeError, "tau.shape"),
-    (lambda: ferro.ormqr(A33, V3, ferro.ones(4, 2)), RuntimeError, "must be equal to input.shape"),
-    (lambda: ferro.ormqr(A33, ferro.ones(2), A33), RuntimeError, "tau.shape"),
-    (lambda: ferro.ormqr(A33, V3, A33.double()), RuntimeError, "same dtype"),
-    (lambda: L.pinv(A23, hermitian=True), RuntimeError, "square"),
-    (lambda: L.pinv(A23, rtol="x"), TypeError, "rtol"),
-    (lambda: L.matrix_rank(V3), RuntimeError, "at least 2 dimensions"),
-    (lambda: L.lstsq(A23, ferro.ones(4, 1)), RuntimeError, "should match"),
-    (lambda: L.lstsq(A23, A23.double()), RuntimeError, "same dtype"),
-    (lambda: L.lstsq(A23, A23, driver="qr"), RuntimeError, "gels, gelsy, gelsd, gelss"),
-    (lambda: L.lstsq(A33 * float("nan"), A33), L.LinAlgError, "inf or nan"),
-    (lambda: L.lstsq(ferro.tensor([[1.0, 0.0], [1.0, 0.0]]), ferro.ones(2, 1), driver="gels"), L.LinAlgError, "full rank"),
-    (lambda: L.cond(A23, 1), RuntimeError, "square"),
-    (lambda: L.cond(A33, 5), RuntimeError, "invalid norm type"),
-    (lambda: L.matrix_norm(ferro.zeros(0, 2), -2), IndexError, "non-zero size"),
-    (lambda: L.matrix_exp(A23), RuntimeError, "square"),
-    (lambda: L.matrix_exp(A33.int()), RuntimeError, "floating point"),
-    (lambda: L.vander(V3, N=1), RuntimeError, "greater than 1"),
-    (lambda: ferro.vander(A33), RuntimeError, "one-dimensional"),
-    (lambda: ferro.vander(V3, -1), RuntimeError, "non-negative"),
-    (lambda: ferro.pca_lowrank(A33, q=5), ValueError, "q"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: L.svd(V3), RuntimeError, "at least 2 dimensions"),
+        (lambda: L.svd(A33.int()), RuntimeError, "floating point or complex"),
+        (lambda: L.svd(A33.half()), RuntimeError, "float16"),
+        (lambda: L.svd(A33, driver="gesvd"), RuntimeError, "driver"),
+        (lambda: L.svd(A33 * float("nan")), L.LinAlgError, "inf or nan"),
+        (lambda: L.eigvals(A33 * float("inf")), L.LinAlgError, "inf or nan"),
+        (lambda: L.eigh(ferro.stack([A33, A33 * float("nan")])), L.LinAlgError, "Batch element"),
+        (lambda: L.eig(A23), RuntimeError, "square"),
+        (lambda: L.eigh(A33, "X"), RuntimeError, "'L' or 'U', but got X"),
+        (lambda: L.qr(A33, "raw"), RuntimeError, "unrecognized mode 'raw'"),
+        (lambda: L.householder_product(A23, V3), RuntimeError, "greater than or equal to"),
+        (lambda: L.householder_product(A23.mT, ferro.ones(4)), RuntimeError, "tau.shape"),
+        (lambda: ferro.ormqr(A33, V3, ferro.ones(4, 2)), RuntimeError, "must be equal to input.shape"),
+        (lambda: ferro.ormqr(A33, ferro.ones(2), A33), RuntimeError, "tau.shape"),
+        (lambda: ferro.ormqr(A33, V3, A33.double()), RuntimeError, "same dtype"),
+        (lambda: L.pinv(A23, hermitian=True), RuntimeError, "square"),
+        (lambda: L.pinv(A23, rtol="x"), TypeError, "rtol"),
+        (lambda: L.matrix_rank(V3), RuntimeError, "at least 2 dimensions"),
+        (lambda: L.lstsq(A23, ferro.ones(4, 1)), RuntimeError, "should match"),
+        (lambda: L.lstsq(A23, A23.double()), RuntimeError, "same dtype"),
+        (lambda: L.lstsq(A23, A23, driver="qr"), RuntimeError, "gels, gelsy, gelsd, gelss"),
+        (lambda: L.lstsq(A33 * float("nan"), A33), L.LinAlgError, "inf or nan"),
+        (
+            lambda: L.lstsq(ferro.tensor([[1.0, 0.0], [1.0, 0.0]]), ferro.ones(2, 1), driver="gels"),
+            L.LinAlgError,
+            "full rank",
+        ),
+        (lambda: L.cond(A23, 1), RuntimeError, "square"),
+        (lambda: L.cond(A33, 5), RuntimeError, "invalid norm type"),
+        (lambda: L.matrix_norm(ferro.zeros(0, 2), -2), IndexError, "non-zero size"),
+        (lambda: L.matrix_exp(A23), RuntimeError, "square"),
+        (lambda: L.matrix_exp(A33.int()), RuntimeError, "floating point"),
+        (lambda: L.vander(V3, N=1), RuntimeError, "greater than 1"),
+        (lambda: ferro.vander(A33), RuntimeError, "one-dimensional"),
+        (lambda: ferro.vander(V3, -1), RuntimeError, "non-negative"),
+        (lambda: ferro.pca_lowrank(A33, q=5), ValueError, "q"),
+    ],
+)
 def test_errors_name_what_is_wrong(call: Any, error: type, words: str) -> None:
     with pytest.raises(error, match=words):
         call()

@@ -62,11 +62,22 @@ def test_groups_of_which_nothing_counts(torch: Any) -> None:
     for T in (ferro, torch):
         m, t = T.tensor([[True, True], [False, False]]), T.tensor(x)
         M = T.masked
-        found.append([M.sum(t, 1, mask=m).tolist(), M.prod(t, 1, mask=m).tolist(), M.amax(t, 1, mask=m).tolist(),
-                      M.amin(t, 1, mask=m).tolist(), M.logsumexp(t, 1, mask=m).tolist(), M.norm(t, 2, 1, mask=m).tolist(),
-                      M.norm(t, -INF, 1, mask=m).tolist(), M.mean(t, 1, mask=m)[1].isnan().item(),
-                      M.median(t, 1, mask=m)[1].isnan().item(), M.var(t, 1, mask=m)[1].isnan().item(),
-                      M.softmax(t, 1, mask=m)[1].isnan().tolist(), M.argmax(t, 1, mask=m).tolist()])  # fmt: skip
+        found.append(
+            [
+                M.sum(t, 1, mask=m).tolist(),
+                M.prod(t, 1, mask=m).tolist(),
+                M.amax(t, 1, mask=m).tolist(),
+                M.amin(t, 1, mask=m).tolist(),
+                M.logsumexp(t, 1, mask=m).tolist(),
+                M.norm(t, 2, 1, mask=m).tolist(),
+                M.norm(t, -INF, 1, mask=m).tolist(),
+                M.mean(t, 1, mask=m)[1].isnan().item(),
+                M.median(t, 1, mask=m)[1].isnan().item(),
+                M.var(t, 1, mask=m)[1].isnan().item(),
+                M.softmax(t, 1, mask=m)[1].isnan().tolist(),
+                M.argmax(t, 1, mask=m).tolist(),
+            ]
+        )
     for got, want in zip(*found, strict=True):
         assert got == pytest.approx(want)
 
@@ -86,9 +97,16 @@ def test_a_result_may_have_another_dtype(torch: Any) -> None:
     for T in (ferro, torch):
         t, m = T.tensor([[3, 1], [2, 2]]), T.tensor([True, False])
         M = T.masked
-        results = [M.sum(t, 1, dtype=T.float64, mask=m), M.mean(t, 1, dtype=T.float32, mask=m), M.var(t, 1, mask=m),
-                   M.std(t, 0, dtype=T.float64, mask=m), M.amax(t, dtype=T.int8, mask=m), M.softmax(t.float(), 1, dtype=T.float64, mask=m),
-                   M.median(t, 1, mask=m), M.cumsum(t, 1, dtype=T.float32, mask=m)]  # fmt: skip
+        results = [
+            M.sum(t, 1, dtype=T.float64, mask=m),
+            M.mean(t, 1, dtype=T.float32, mask=m),
+            M.var(t, 1, mask=m),
+            M.std(t, 0, dtype=T.float64, mask=m),
+            M.amax(t, dtype=T.int8, mask=m),
+            M.softmax(t.float(), 1, dtype=T.float64, mask=m),
+            M.median(t, 1, mask=m),
+            M.cumsum(t, 1, dtype=T.float32, mask=m),
+        ]
         found.append([(np.array(r.tolist()), str(r.dtype).split(".")[-1]) for r in results])
     for (got, dtype), (want, wanted) in zip(*found, strict=True):
         assert dtype == wanted

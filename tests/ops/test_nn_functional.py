@@ -55,8 +55,25 @@ def test_the_slope_at_a_kink_is_pytorchs(name: str, function: Any, point: float,
     assert slope(function, point) == want
 
 
-@pytest.mark.parametrize("name", ["relu", "relu6", "hardtanh", "leaky_relu", "elu", "softplus", "hardswish", "hardsigmoid",
-                                  "softshrink", "hardshrink", "silu", "gelu", "mish", "logsigmoid"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "relu",
+        "relu6",
+        "hardtanh",
+        "leaky_relu",
+        "elu",
+        "softplus",
+        "hardswish",
+        "hardsigmoid",
+        "softshrink",
+        "hardshrink",
+        "silu",
+        "gelu",
+        "mish",
+        "logsigmoid",
+    ],
+)
 def test_nan_stays_nan(name: str) -> None:
     assert math.isnan(getattr(F, name)(ferro.tensor(math.nan)).item())
 
@@ -70,8 +87,10 @@ def test_activations_and_slopes_stay_finite_far_from_zero(name: str) -> None:
     assert np.isfinite(x.grad.numpy()).all()
 
 
-@pytest.mark.parametrize("name", ["relu", "relu6", "hardtanh", "leaky_relu", "elu", "selu", "celu", "silu", "mish", "hardswish",
-                                  "hardsigmoid"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    ["relu", "relu6", "hardtanh", "leaky_relu", "elu", "selu", "celu", "silu", "mish", "hardswish", "hardsigmoid"],
+)
 def test_inplace_writes_into_the_tensor_and_keeps_the_gradient(name: str) -> None:
     function = getattr(F, name)
     start = leaf([-2.0, -0.5, 0.5, 4.0])
@@ -91,8 +110,25 @@ def test_inplace_activation_refuses_a_leaf_that_requires_grad() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("name", ["relu", "gelu", "silu", "mish", "elu", "leaky_relu", "softplus", "hardswish", "hardsigmoid",
-                                  "logsigmoid", "softshrink", "hardshrink", "selu", "softsign"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "relu",
+        "gelu",
+        "silu",
+        "mish",
+        "elu",
+        "leaky_relu",
+        "softplus",
+        "hardswish",
+        "hardsigmoid",
+        "logsigmoid",
+        "softshrink",
+        "hardshrink",
+        "selu",
+        "softsign",
+    ],
+)
 def test_sixteen_bit_activations_round_once_and_keep_the_dtype(name: str, dtype: str, rng: np.random.Generator) -> None:
     wide = ferro.from_numpy(rng.uniform(-3, 3, 50).astype(np.float32))
     x = wide.to(getattr(ferro, dtype)).requires_grad_()
@@ -194,8 +230,11 @@ def _twins(rng: np.random.Generator) -> dict[str, tuple]:
             (*needs, False),
         ),
     }
-    for label, weight, reduction, smoothing in (("", None, "mean", 0.0), (" weighted", w, "sum", 0.0),
-                                                (" smooth", w, "mean", 0.2)):  # fmt: skip
+    for label, weight, reduction, smoothing in (
+        ("", None, "mean", 0.0),
+        (" weighted", w, "sum", 0.0),
+        (" smooth", w, "mean", 0.2),
+    ):
         kept = cpu.cross_entropy(x, t, weight, -100, reduction, smoothing)[1]
         calls[f"cross_entropy_vjp{label}"] = (one, x, t, weight, -100, reduction, smoothing, kept)
     return calls
@@ -359,8 +398,16 @@ def test_dropout_in_place_changes_the_tensor() -> None:
     np.testing.assert_array_equal(start.grad.numpy(), out.detach().numpy())
 
 
-@pytest.mark.parametrize(("function", "shape"), [(F.dropout1d, (4, 5, 6)), (F.dropout2d, (4, 5, 3, 3)), (F.dropout3d, (4, 5, 2, 2, 2)),
-                                                 (F.dropout1d, (9, 6)), (F.dropout3d, (9, 2, 2, 2))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        (F.dropout1d, (4, 5, 6)),
+        (F.dropout2d, (4, 5, 3, 3)),
+        (F.dropout3d, (4, 5, 2, 2, 2)),
+        (F.dropout1d, (9, 6)),
+        (F.dropout3d, (9, 2, 2, 2)),
+    ],
+)
 def test_feature_dropout_drops_whole_channels(function: Any, shape: tuple) -> None:
     out = function(ferro.ones(*shape), 0.5, generator=ferro.Generator().manual_seed(2)).numpy()
     lead = 1 if shape[0] == 9 else 2
@@ -465,25 +512,45 @@ LOSS_ERRORS = [
     (IndexError, "Target 3 is out of bounds", lambda: F.cross_entropy(ferro.zeros(2, 3), ferro.tensor([0, 3]))),
     (IndexError, "Target -1 is out of bounds", lambda: F.nll_loss(ferro.zeros(2, 3), ferro.tensor([0, -1]))),
     (ValueError, "batch_size", lambda: F.cross_entropy(ferro.zeros(2, 3), ferro.tensor([0, 1, 2]))),
-    (RuntimeError, "size mismatch", lambda: F.cross_entropy(ferro.zeros(2, 3, 4), ferro.zeros(2, 3, dtype=ferro.int64))),
+    (
+        RuntimeError,
+        "size mismatch",
+        lambda: F.cross_entropy(ferro.zeros(2, 3, 4), ferro.zeros(2, 3, dtype=ferro.int64)),
+    ),
     (RuntimeError, "use target.long", lambda: F.cross_entropy(ferro.zeros(2, 3), ferro.zeros(2))),
-    (RuntimeError, "class probabilities", lambda: F.cross_entropy(ferro.zeros(2, 3), ferro.zeros(2, 3, dtype=ferro.int64))),
+    (
+        RuntimeError,
+        "class probabilities",
+        lambda: F.cross_entropy(ferro.zeros(2, 3), ferro.zeros(2, 3, dtype=ferro.int64)),
+    ),
     (RuntimeError, "all 3 classes", lambda: F.cross_entropy(ferro.zeros(2, 3), ferro.tensor([0, 1]), ferro.ones(2))),
-    (RuntimeError, "label_smoothing", lambda: F.cross_entropy(ferro.zeros(2, 3), ferro.tensor([0, 1]), label_smoothing=2.0)),
-    (ValueError, "allowed are 'none', 'mean' and 'sum'", lambda: F.mse_loss(ferro.zeros(2), ferro.zeros(2), reduction="avg")),
+    (
+        RuntimeError,
+        "label_smoothing",
+        lambda: F.cross_entropy(ferro.zeros(2, 3), ferro.tensor([0, 1]), label_smoothing=2.0),
+    ),
+    (
+        ValueError,
+        "allowed are 'none', 'mean' and 'sum'",
+        lambda: F.mse_loss(ferro.zeros(2), ferro.zeros(2), reduction="avg"),
+    ),
     (RuntimeError, "between 0 and 1", lambda: F.binary_cross_entropy(ferro.full((2,), 1.5), ferro.zeros(2))),
     (RuntimeError, "between 0 and 1", lambda: F.binary_cross_entropy(ferro.full((2,), math.nan), ferro.zeros(2))),
     (RuntimeError, "negative values for beta", lambda: F.smooth_l1_loss(ferro.zeros(2), ferro.zeros(2), beta=-1.0)),
     (RuntimeError, "non-positive values for delta", lambda: F.huber_loss(ferro.zeros(2), ferro.zeros(2), delta=0.0)),
     (ValueError, "negative entry", lambda: F.gaussian_nll_loss(ferro.zeros(2), ferro.zeros(2), -ferro.ones(2))),
-    (ValueError, "greater than 0", lambda: F.triplet_margin_loss(ferro.zeros(1, 2), ferro.zeros(1, 2), ferro.zeros(1, 2), margin=0.0)),
+    (
+        ValueError,
+        "greater than 0",
+        lambda: F.triplet_margin_loss(ferro.zeros(1, 2), ferro.zeros(1, 2), ferro.zeros(1, 2), margin=0.0),
+    ),
     (ValueError, "min_val cannot be greater", lambda: F.hardtanh(ferro.zeros(2), 1.0, -1.0)),
     (RuntimeError, "cast with .float", lambda: F.gelu(ferro.zeros(2, dtype=ferro.int64))),
     (RuntimeError, "none or tanh", lambda: F.gelu(ferro.zeros(2), approximate="fast")),
     (RuntimeError, "must be even", lambda: F.glu(ferro.zeros(2, 3))),
     (TypeError, "must be Tensor, not list", lambda: F.relu(NOT_A_TENSOR)),
     (IndexError, "Dimension out of range", lambda: F.softmax(ferro.zeros(2), 1)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "text", "call"), LOSS_ERRORS)

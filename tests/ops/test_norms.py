@@ -84,19 +84,21 @@ def test_matrix_norms_by_entries() -> None:
 
 def test_wrong_norms_are_explained() -> None:
     x = ferro.ones(2, 2, 2)
-    for call, text in ((lambda: ferro.linalg.matrix_norm(x, 3), "Order 3 not supported"),
-                       (lambda: ferro.linalg.matrix_norm(x, 1, (0,)), "must be a 2-tuple"),
-                       (lambda: ferro.linalg.matrix_norm(x, 1, (0, -3)), "dims must be different"),
-                       (lambda: ferro.norm(x, "abc"), "Order abc not supported"),
-                       (lambda: ferro.linalg.norm(x, 2), "the input must be 1D or 2D. Got 3D"),
-                       (lambda: ferro.linalg.norm(x, 2, (0, 1, 2)), "of length 1 or 2"),
-                       (lambda: ferro.norm(x.int()), "floating point or complex"),
-                       (lambda: ferro.linalg.vector_norm(x.double(), dtype=ferro.float32), "without narrowing"),
-                       (lambda: ferro.renorm(x, -1, 0, 1.0), "p must be positive"),
-                       (lambda: ferro.renorm(x, 2, 0, -1.0), "maxnorm to be >= 0"),
-                       (lambda: ferro.cdist(x, ferro.ones(2, 3)), r"same number of columns. X1: 2.*X2: 3"),
-                       (lambda: ferro.cdist(x, x, -1), "non-negative p values"),
-                       (lambda: ferro.pdist(x), "only supports 2D tensors, got: 3D")):  # fmt: skip
+    for call, text in (
+        (lambda: ferro.linalg.matrix_norm(x, 3), "Order 3 not supported"),
+        (lambda: ferro.linalg.matrix_norm(x, 1, (0,)), "must be a 2-tuple"),
+        (lambda: ferro.linalg.matrix_norm(x, 1, (0, -3)), "dims must be different"),
+        (lambda: ferro.norm(x, "abc"), "Order abc not supported"),
+        (lambda: ferro.linalg.norm(x, 2), "the input must be 1D or 2D. Got 3D"),
+        (lambda: ferro.linalg.norm(x, 2, (0, 1, 2)), "of length 1 or 2"),
+        (lambda: ferro.norm(x.int()), "floating point or complex"),
+        (lambda: ferro.linalg.vector_norm(x.double(), dtype=ferro.float32), "without narrowing"),
+        (lambda: ferro.renorm(x, -1, 0, 1.0), "p must be positive"),
+        (lambda: ferro.renorm(x, 2, 0, -1.0), "maxnorm to be >= 0"),
+        (lambda: ferro.cdist(x, ferro.ones(2, 3)), r"same number of columns. X1: 2.*X2: 3"),
+        (lambda: ferro.cdist(x, x, -1), "non-negative p values"),
+        (lambda: ferro.pdist(x), "only supports 2D tensors, got: 3D"),
+    ):
         with pytest.raises(RuntimeError, match=text):
             call()
     name: Any = "fro"

@@ -180,7 +180,7 @@ REFUSED = {
     "array": lambda x: np.array([x, x]),
     "asarray": lambda x: np.asarray(x),
     "median": lambda x: np.median(x),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

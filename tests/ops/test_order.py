@@ -91,10 +91,14 @@ def test_sorting_a_zero_dimensional_tensor() -> None:
 
 def test_selections_out_of_range_are_explained() -> None:
     x = ferro.ones(2, 3)
-    for call, text in ((lambda: x.topk(4), "k is 4, but dimension 1 has 3 elements"), (lambda: x.topk(-1), "k out of range"),
-                       (lambda: x.kthvalue(0), "k is 0, allowed are 1 to 3"), (lambda: x.kthvalue(3, 0), "allowed are 1 to 2"),
-                       (lambda: x.bool().topk(1), "bool tensors are not supported"),
-                       (lambda: ferro.ones(2, dtype=ferro.complex64).sort(), "complex tensors are not supported")):  # fmt: skip
+    for call, text in (
+        (lambda: x.topk(4), "k is 4, but dimension 1 has 3 elements"),
+        (lambda: x.topk(-1), "k out of range"),
+        (lambda: x.kthvalue(0), "k is 0, allowed are 1 to 3"),
+        (lambda: x.kthvalue(3, 0), "allowed are 1 to 2"),
+        (lambda: x.bool().topk(1), "bool tensors are not supported"),
+        (lambda: ferro.ones(2, dtype=ferro.complex64).sort(), "complex tensors are not supported"),
+    ):
         with pytest.raises(RuntimeError, match=text):
             call()
     for name in ("median", "nanmedian", "mode"):
@@ -151,10 +155,15 @@ def test_quantiles_between_elements() -> None:
 
 def test_quantiles_of_wrong_arguments_are_explained() -> None:
     x = ferro.ones(3)
-    for call, text in ((lambda: x.quantile(1.5), "range \\[0, 1\\] but got 1.5"), (lambda: x.quantile(ferro.tensor([2.0])), "in the range"),
-                       (lambda: x.quantile(ferro.ones(1, 1)), "scalar or 1D"), (lambda: x.quantile(ferro.ones(1).double()), "same dtype"),
-                       (lambda: x.quantile(0.5, interpolation="cubic"), "but got cubic"), (lambda: x.half().quantile(0.5), "float or double"),
-                       (lambda: ferro.ones(0).quantile(0.5), "must be non-empty")):  # fmt: skip
+    for call, text in (
+        (lambda: x.quantile(1.5), "range \\[0, 1\\] but got 1.5"),
+        (lambda: x.quantile(ferro.tensor([2.0])), "in the range"),
+        (lambda: x.quantile(ferro.ones(1, 1)), "scalar or 1D"),
+        (lambda: x.quantile(ferro.ones(1).double()), "same dtype"),
+        (lambda: x.quantile(0.5, interpolation="cubic"), "but got cubic"),
+        (lambda: x.half().quantile(0.5), "float or double"),
+        (lambda: ferro.ones(0).quantile(0.5), "must be non-empty"),
+    ):
         with pytest.raises(RuntimeError, match=text):
             call()
 
@@ -196,13 +205,18 @@ def test_search_in_sorted_sequences() -> None:
     assert ferro.searchsorted(rows, ferro.tensor([[1.5], [1.5]])).tolist() == [[1], [0]]
     mixed = ferro.tensor([3.0, 1.0, 2.0])
     assert ferro.searchsorted(mixed, x[:2], sorter=ferro.tensor([1, 2, 0])).tolist() == [0, 2]
-    for call, text in ((lambda: ferro.searchsorted(edges, 1.0, side="up"), "'left' or 'right'"),
-                       (lambda: ferro.searchsorted(edges, 1.0, side="left", right=True), "opposites"),
-                       (lambda: ferro.searchsorted(rows, ferro.ones(3, 1)), r"must match, but we got .* \[2, 2\] and .* \[3, 1\]"),
-                       (lambda: ferro.searchsorted(rows, 1.0), "can be a scalar only when boundaries tensor dimension is 1"),
-                       (lambda: ferro.searchsorted(mixed, x, sorter=ferro.tensor([0, 1, 5])), "out of range"),
-                       (lambda: ferro.searchsorted(mixed, x, sorter=mixed), "sorter must be a tensor of long dtype but got dtype Float"),
-                       (lambda: ferro.bucketize(x, rows), "must be 1 dimension")):  # fmt: skip
+    for call, text in (
+        (lambda: ferro.searchsorted(edges, 1.0, side="up"), "'left' or 'right'"),
+        (lambda: ferro.searchsorted(edges, 1.0, side="left", right=True), "opposites"),
+        (lambda: ferro.searchsorted(rows, ferro.ones(3, 1)), r"must match, but we got .* \[2, 2\] and .* \[3, 1\]"),
+        (lambda: ferro.searchsorted(rows, 1.0), "can be a scalar only when boundaries tensor dimension is 1"),
+        (lambda: ferro.searchsorted(mixed, x, sorter=ferro.tensor([0, 1, 5])), "out of range"),
+        (
+            lambda: ferro.searchsorted(mixed, x, sorter=mixed),
+            "sorter must be a tensor of long dtype but got dtype Float",
+        ),
+        (lambda: ferro.bucketize(x, rows), "must be 1 dimension"),
+    ):
         with pytest.raises(RuntimeError, match=text):
             call()
 
@@ -230,11 +244,17 @@ def test_histograms() -> None:
     assert ferro.histogram(x[:4], 2, density=True).hist.tolist() == [0.5, 0.5]
     grid = ferro.histogramdd(ferro.tensor([[0.0, 0.0], [1.0, 2.0], [1.0, 0.0]]), [2, 2])
     assert grid.hist.tolist() == [[1, 0], [1, 1]]
-    for call, text in ((lambda: x.histc(3), "not finite"), (lambda: x.histc(0, 0, 1), "bins must be > 0"),
-                       (lambda: x.histc(3, 2, 1), "max must be larger"),
-                       (lambda: x.histogram(ferro.tensor([[0.0, 1.0]])), "one dimension"),
-                       (lambda: x.histogram(3, range=(0.0, 1.0), weight=ferro.ones(2)), "should have the same shape as the input tensor"),
-                       (lambda: ferro.histogramdd(x, [3]), "at least 2 dimensions")):  # fmt: skip
+    for call, text in (
+        (lambda: x.histc(3), "not finite"),
+        (lambda: x.histc(0, 0, 1), "bins must be > 0"),
+        (lambda: x.histc(3, 2, 1), "max must be larger"),
+        (lambda: x.histogram(ferro.tensor([[0.0, 1.0]])), "one dimension"),
+        (
+            lambda: x.histogram(3, range=(0.0, 1.0), weight=ferro.ones(2)),
+            "should have the same shape as the input tensor",
+        ),
+        (lambda: ferro.histogramdd(x, [3]), "at least 2 dimensions"),
+    ):
         with pytest.raises(RuntimeError, match=text):
             call()
 

@@ -108,8 +108,20 @@ def test_operations_that_lay_their_results_by_themselves(torch: Any, which: str)
     _both(torch, function)
 
 
-@pytest.mark.parametrize("which", ["conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_avg_pool2d", "batch_norm",
-                                   "group_norm", "instance_norm", "interpolate"])  # fmt: skip
+@pytest.mark.parametrize(
+    "which",
+    [
+        "conv2d",
+        "conv_transpose2d",
+        "max_pool2d",
+        "avg_pool2d",
+        "adaptive_avg_pool2d",
+        "batch_norm",
+        "group_norm",
+        "instance_norm",
+        "interpolate",
+    ],
+)
 def test_layers_keep_channels_last(torch: Any, which: str) -> None:
     def function(library: Any) -> Any:
         x, F = _images(library, 2, 4, 6, 6), library.nn.functional

@@ -160,8 +160,16 @@ def test_an_out_that_lies_partly_in_an_operand_is_refused_as_torch_does(torch: A
     assert refused(ferro) is refused(torch)
 
 
-@pytest.mark.parametrize("write", ["x.__setitem__(1, x[1][2])", "x.__setitem__(1, x[1][2:3])", "x.__setitem__(slice(None), x[0])",
-                                   "x.__setitem__((0,), x[0, 3])", "x.__setitem__((slice(None), 1), x[2, 0])"])  # fmt: skip
+@pytest.mark.parametrize(
+    "write",
+    [
+        "x.__setitem__(1, x[1][2])",
+        "x.__setitem__(1, x[1][2:3])",
+        "x.__setitem__(slice(None), x[0])",
+        "x.__setitem__((0,), x[0, 3])",
+        "x.__setitem__((slice(None), 1), x[2, 0])",
+    ],
+)
 def test_a_part_of_what_is_written_may_be_written_everywhere(write: str) -> None:
     torch = pytest.importorskip("torch")
     found = []

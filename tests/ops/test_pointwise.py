@@ -146,13 +146,82 @@ def test_python_numbers_do_not_widen_a_floating_tensor(name: str) -> None:
         assert y.dtype is dtype
 
 
-UNARY = ["abs", "acos", "acosh", "angle", "asin", "asinh", "atan", "atanh", "ceil", "conj", "cos", "cosh", "deg2rad",
-         "digamma", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "frac", "i0", "isfinite", "isnan",
-         "isreal", "lgamma", "log", "log10", "log1p", "log2", "logical_not", "logit", "nan_to_num", "neg",
-         "positive", "rad2deg", "real", "reciprocal", "round", "rsqrt", "sgn", "sigmoid", "sign", "signbit", "sin",
-         "sinc", "sinh", "sqrt", "square", "tan", "tanh", "trunc"]  # fmt: skip
-BINARY = ["add", "sub", "mul", "div", "floor_divide", "remainder", "fmod", "pow", "float_power", "atan2", "copysign",
-          "eq", "lt", "xlogy", "bitwise_and", "bitwise_or", "maximum", "clamp_min", "logical_and"]  # fmt: skip
+UNARY = [
+    "abs",
+    "acos",
+    "acosh",
+    "angle",
+    "asin",
+    "asinh",
+    "atan",
+    "atanh",
+    "ceil",
+    "conj",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "frac",
+    "i0",
+    "isfinite",
+    "isnan",
+    "isreal",
+    "lgamma",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logical_not",
+    "logit",
+    "nan_to_num",
+    "neg",
+    "positive",
+    "rad2deg",
+    "real",
+    "reciprocal",
+    "round",
+    "rsqrt",
+    "sgn",
+    "sigmoid",
+    "sign",
+    "signbit",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "square",
+    "tan",
+    "tanh",
+    "trunc",
+]
+BINARY = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "floor_divide",
+    "remainder",
+    "fmod",
+    "pow",
+    "float_power",
+    "atan2",
+    "copysign",
+    "eq",
+    "lt",
+    "xlogy",
+    "bitwise_and",
+    "bitwise_or",
+    "maximum",
+    "clamp_min",
+    "logical_and",
+]
 DTYPES = ["bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "float64", "complex64"]
 
 
@@ -419,15 +488,18 @@ def test_the_fused_backward_of_sigmoid_equals_the_composed_one(rng: np.random.Ge
 S = ferro.special
 
 
-@pytest.mark.parametrize("function", [S.bessel_j1, S.bessel_y1, S.modified_bessel_k1, S.airy_ai,
-                                      S.scaled_modified_bessel_k1, S.spherical_bessel_j0])  # fmt: skip
+@pytest.mark.parametrize(
+    "function",
+    [S.bessel_j1, S.bessel_y1, S.modified_bessel_k1, S.airy_ai, S.scaled_modified_bessel_k1, S.spherical_bessel_j0],
+)
 def test_bessel_functions_that_pytorch_cannot_differentiate(function: Any, rng: np.random.Generator) -> None:
     x = ferro.from_numpy(rng.uniform(0.5, 3, 4)).requires_grad_()
     assert ferro.autograd.gradgradcheck(function, (x,))
 
 
-@pytest.mark.parametrize("function", [S.chebyshev_polynomial_t, S.chebyshev_polynomial_w, S.laguerre_polynomial_l,
-                                      S.legendre_polynomial_p])  # fmt: skip
+@pytest.mark.parametrize(
+    "function", [S.chebyshev_polynomial_t, S.chebyshev_polynomial_w, S.laguerre_polynomial_l, S.legendre_polynomial_p]
+)
 def test_polynomials_that_pytorch_cannot_differentiate(function: Any, rng: np.random.Generator) -> None:
     x = ferro.from_numpy(rng.uniform(-0.9, 0.9, 4)).requires_grad_()
     assert ferro.autograd.gradgradcheck(lambda t: function(t, 5), (x,))
@@ -458,10 +530,14 @@ def _chebyshev(kind: str, n: int, x: Any) -> float:
         value = {"t": 1, "u": n + 1, "v": 1 if x > 0 else 2 * n + 1, "w": 2 * n + 1 if x > 0 else 1}[kind]
         return float(value * x**n)
     t = mpmath.acos(x)
-    return float({
-        "t": lambda: mpmath.cos(n * t), "u": lambda: mpmath.sin((n + 1) * t) / mpmath.sin(t),
-        "v": lambda: mpmath.cos((n + 0.5) * t) / mpmath.cos(t / 2), "w": lambda: mpmath.sin((n + 0.5) * t) / mpmath.sin(t / 2),
-    }[kind]())  # fmt: skip
+    return float(
+        {
+            "t": lambda: mpmath.cos(n * t),
+            "u": lambda: mpmath.sin((n + 1) * t) / mpmath.sin(t),
+            "v": lambda: mpmath.cos((n + 0.5) * t) / mpmath.cos(t / 2),
+            "w": lambda: mpmath.sin((n + 0.5) * t) / mpmath.sin(t / 2),
+        }[kind]()
+    )
 
 
 def test_the_third_and_fourth_chebyshev_polynomials_do_not_cancel() -> None:

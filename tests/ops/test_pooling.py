@@ -373,20 +373,44 @@ def test_bags_of_nothing_have_a_gradient_of_zeros(torch: Any) -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        *[f"{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest})" for kind in ("max", "avg") for n in (1, 2, 3)
-          for rest in ("2, stride=0", "0", "2, padding=-1", "2, padding=2", "()", f"2, stride=(1,) * {n + 1}")],
+        *[
+            f"{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest})"
+            for kind in ("max", "avg")
+            for n in (1, 2, 3)
+            for rest in ("2, stride=0", "0", "2, padding=-1", "2, padding=2", "()", f"2, stride=(1,) * {n + 1}")
+        ],
         *[f"max_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest})" for n in (1, 2, 3) for rest in ("8", "2, dilation=0")],
-        *[f"{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest}, stride=1)" for kind in ("max", "avg") for n in (2, 3) for rest in ("0", "-1")],
+        *[
+            f"{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest}, stride=1)"
+            for kind in ("max", "avg")
+            for n in (2, 3)
+            for rest in ("0", "-1")
+        ],
         *[f"adaptive_{kind}_pool{n}d(T.ones((2, 0) + (6,) * {n - 1}), 2)" for kind in ("max", "avg") for n in (2, 3)],
         *[f"adaptive_{kind}_pool{n}d(T.ones((2,) * {n + 3}), 2)" for kind in ("max", "avg") for n in (1, 2, 3)],
-        *[f"adaptive_{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), (2,) * {n + 1})" for kind in ("max", "avg") for n in (1, 2, 3)],
-        *[f"fractional_max_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest})" for n in (2, 3) for rest in (
-            "(), output_size=2", "2, output_size=(2,)", "2, output_size=7", "7, output_size=1", f"2, 2, _random_samples=T.ones(1, 3, {n})",
-            f"2, 2, _random_samples=T.ones(0, 2, {n})", "2, 2, _random_samples=T.ones(1, 2, 5)", "2, 2, _random_samples=T.ones(2, 2)")],
+        *[
+            f"adaptive_{kind}_pool{n}d(T.ones((1, 2) + (6,) * {n}), (2,) * {n + 1})"
+            for kind in ("max", "avg")
+            for n in (1, 2, 3)
+        ],
+        *[
+            f"fractional_max_pool{n}d(T.ones((1, 2) + (6,) * {n}), {rest})"
+            for n in (2, 3)
+            for rest in (
+                "(), output_size=2",
+                "2, output_size=(2,)",
+                "2, output_size=7",
+                "7, output_size=1",
+                f"2, 2, _random_samples=T.ones(1, 3, {n})",
+                f"2, 2, _random_samples=T.ones(0, 2, {n})",
+                "2, 2, _random_samples=T.ones(1, 2, 5)",
+                "2, 2, _random_samples=T.ones(2, 2)",
+            )
+        ],
         "adaptive_avg_pool2d(T.ones(1, 3, 4, 4, requires_grad=True), 0).sum().backward()",
         "adaptive_max_pool1d(T.ones(1, 4, requires_grad=True), 0).sum().backward()",
     ],
-)  # fmt: skip
+)
 def test_pytorchs_sentences_are_in_those_of_pooling(torch: Any, call: str) -> None:
     said = []
     for T in (torch, ferro):
@@ -411,10 +435,14 @@ def test_max_pool1d_says_both_sentences_that_pytorch_has() -> None:  # without a
 
 def test_empty_batches_and_empty_sizes_are_pytorchs(torch: Any) -> None:
     for name, shape, args in [
-        ("adaptive_avg_pool3d", (0, 5, 5, 5), (2,)), ("adaptive_max_pool1d", (0, 6), (2,)), ("adaptive_max_pool2d", (0, 4, 4), (2,)),
-        ("fractional_max_pool2d", (2, 3, 6, 6), (2, (0, 1))), ("fractional_max_pool3d", (3, 6, 6, 6), ((3, 2, 2), (0, 1, 1))),
-        ("fractional_max_pool3d", (0, 3, 6, 6, 6), (2, 2)), ("fractional_max_pool2d", (0, 3, 6, 6), (2, 2)),
-    ]:  # fmt: skip
+        ("adaptive_avg_pool3d", (0, 5, 5, 5), (2,)),
+        ("adaptive_max_pool1d", (0, 6), (2,)),
+        ("adaptive_max_pool2d", (0, 4, 4), (2,)),
+        ("fractional_max_pool2d", (2, 3, 6, 6), (2, (0, 1))),
+        ("fractional_max_pool3d", (3, 6, 6, 6), ((3, 2, 2), (0, 1, 1))),
+        ("fractional_max_pool3d", (0, 3, 6, 6, 6), (2, 2)),
+        ("fractional_max_pool2d", (0, 3, 6, 6), (2, 2)),
+    ]:
         ours, theirs = (getattr(T.nn.functional, name)(T.zeros(shape), *args) for T in (ferro, torch))
         assert tuple(ours.shape) == tuple(theirs.shape), name
 

@@ -161,8 +161,12 @@ def test_products_are_bitwise_equal_for_any_number_of_threads(rng: np.random.Gen
 
 @pytest.mark.parametrize("name", ["addmm", "addmv", "baddbmm", "addr"])
 def test_what_is_multiplied_by_beta_0_is_not_read(name: str) -> None:
-    shapes = {"addmm": [(2, 2), (2, 3), (3, 2)], "addmv": [(2,), (2, 3), (3,)],
-              "baddbmm": [(2, 2, 2), (2, 2, 3), (2, 3, 2)], "addr": [(2, 3), (2,), (3,)]}[name]  # fmt: skip
+    shapes = {
+        "addmm": [(2, 2), (2, 3), (3, 2)],
+        "addmv": [(2,), (2, 3), (3,)],
+        "baddbmm": [(2, 2, 2), (2, 2, 3), (2, 3, 2)],
+        "addr": [(2, 3), (2,), (3,)],
+    }[name]
     c = ferro.full(shapes[0], float("nan"))
     result = getattr(ferro, name)(c, ferro.ones(*shapes[1]), ferro.ones(*shapes[2]), beta=0)
     assert not result.isnan().any()

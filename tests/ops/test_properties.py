@@ -156,8 +156,11 @@ def like(t: Any, rng: Any) -> np.ndarray:
 
 def pull(library: Any, roots: list, inputs: list, vectors: list) -> list:
     """The gradients of the inputs, recorded."""
-    return list(library.autograd.grad(roots, inputs, [library.from_numpy(v.copy()) for v in vectors], create_graph=True,
-                                      allow_unused=True))  # fmt: skip
+    return list(
+        library.autograd.grad(
+            roots, inputs, [library.from_numpy(v.copy()) for v in vectors], create_graph=True, allow_unused=True
+        )
+    )
 
 
 def agree(got: Any, want: Any, what: str, scale: float) -> None:
@@ -195,8 +198,15 @@ def numbers(rng: Any, shape: tuple, low: float, high: float, dtype: str, coarse:
 
 
 @st.composite
-def tensors(draw: Any, shape: tuple, low: float = -2.0, high: float = 2.0, dtype: str = "float64", coarse: bool | None = None,
-            grad: bool = True) -> Input:  # fmt: skip
+def tensors(
+    draw: Any,
+    shape: tuple,
+    low: float = -2.0,
+    high: float = 2.0,
+    dtype: str = "float64",
+    coarse: bool | None = None,
+    grad: bool = True,
+) -> Input:
     """An Input of a shape."""
     rng = np.random.default_rng(draw(seeds))
     ties = draw(booleans) if coarse is None else coarse
@@ -239,8 +249,18 @@ def call(path: str, *args: Any, **kwargs: Any) -> Call:
 
 # -- the families ------------------------------------------------------------------------------------------------------
 
-POINTWISE = ("activations", "arithmetic", "bessel", "comparison", "complex", "exponential", "polynomials", "rounding",
-             "special", "trigonometric")  # fmt: skip
+POINTWISE = (
+    "activations",
+    "arithmetic",
+    "bessel",
+    "comparison",
+    "complex",
+    "exponential",
+    "polynomials",
+    "rounding",
+    "special",
+    "trigonometric",
+)
 
 
 def _free(x: Any) -> bool:
@@ -259,9 +279,15 @@ def _pointwise() -> list:
             or not entry.differentiable
         ):
             continue
-        samples = [s for s in entry.samples if s.smooth and s.args and _free(s.args[0])
-                   and all(_free(a) or isinstance(a, (int, float)) for a in s.args)
-                   and not any(isinstance(v, Arg) for v in s.kwargs.values())]  # fmt: skip
+        samples = [
+            s
+            for s in entry.samples
+            if s.smooth
+            and s.args
+            and _free(s.args[0])
+            and all(_free(a) or isinstance(a, (int, float)) for a in s.args)
+            and not any(isinstance(v, Arg) for v in s.kwargs.values())
+        ]
         together = {len({a.shape for a in s.args if isinstance(a, Arg)}) for s in samples}
         if samples:
             found.append((entry, samples, max(together) > 1))
@@ -284,8 +310,10 @@ def pointwise(draw: Any) -> Call:
         sizes = [draw(shapes())] * count
     dtype = draw(FLOATS if entry.complex and sample.complex else REALS)
     left = iter(sizes)
-    args = [draw(tensors(next(left), a.low, a.high, dtype, coarse=False, grad=a.grad)) if isinstance(a, Arg) else a
-            for a in sample.args]  # fmt: skip
+    args = [
+        draw(tensors(next(left), a.low, a.high, dtype, coarse=False, grad=a.grad)) if isinstance(a, Arg) else a
+        for a in sample.args
+    ]
     return Call(entry.path, tuple(args), dict(sample.kwargs))
 
 
@@ -293,8 +321,31 @@ def pointwise(draw: Any) -> Call:
 def reduction(draw: Any) -> Call:
     """A reduction over any dimensions."""
     shape = draw(shapes())
-    name = draw(st.sampled_from(["sum", "mean", "prod", "nansum", "var", "std", "logsumexp", "amax", "amin", "aminmax", "max", "min",
-                                 "median", "var_mean", "std_mean", "count_nonzero", "all", "argmax", "nanmean"]))  # fmt: skip
+    name = draw(
+        st.sampled_from(
+            [
+                "sum",
+                "mean",
+                "prod",
+                "nansum",
+                "var",
+                "std",
+                "logsumexp",
+                "amax",
+                "amin",
+                "aminmax",
+                "max",
+                "min",
+                "median",
+                "var_mean",
+                "std_mean",
+                "count_nonzero",
+                "all",
+                "argmax",
+                "nanmean",
+            ]
+        )
+    )
     real = name in (
         "nansum",
         "logsumexp",
@@ -327,8 +378,11 @@ def reduction(draw: Any) -> Call:
 def scan(draw: Any) -> Call:
     """A scan along any dimension."""
     shape = draw(shapes())
-    name = draw(st.sampled_from(["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "diff", "trapezoid",
-                                 "cumulative_trapezoid"]))  # fmt: skip
+    name = draw(
+        st.sampled_from(
+            ["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "diff", "trapezoid", "cumulative_trapezoid"]
+        )
+    )
     complex_too = name in ("cumsum", "cumprod", "diff", "trapezoid", "cumulative_trapezoid")
     x = draw(tensors(shape, dtype=draw(FLOATS if complex_too else REALS)))
     dim = draw(dim_of(shape))
@@ -455,14 +509,21 @@ def _index(draw: Any, shape: tuple) -> tuple:
         kind = draw(st.sampled_from(["number", "slice", "slice", "tensor", "mask", "none"]))
         if kind == "none":
             found.append(None)
-        found.append({
-            "number": lambda size=size: draw(st.integers(-size, size - 1)),
-            "slice": lambda: slice(
-                draw(st.sampled_from([None, 0, 1, -1])), draw(st.sampled_from([None, 2, -1])), draw(st.sampled_from([None, 1, 2]))),
-            "tensor": lambda size=size: draw(whole((2,), -size, size)),
-            "mask": lambda size=size: Input(np.arange(size) % 2 == 0, "contiguous", False) if size in (3, 4) else slice(None),
-            "none": lambda: slice(None),
-        }[kind]())  # fmt: skip
+        found.append(
+            {
+                "number": lambda size=size: draw(st.integers(-size, size - 1)),
+                "slice": lambda: slice(
+                    draw(st.sampled_from([None, 0, 1, -1])),
+                    draw(st.sampled_from([None, 2, -1])),
+                    draw(st.sampled_from([None, 1, 2])),
+                ),
+                "tensor": lambda size=size: draw(whole((2,), -size, size)),
+                "mask": lambda size=size: (
+                    Input(np.arange(size) % 2 == 0, "contiguous", False) if size in (3, 4) else slice(None)
+                ),
+                "none": lambda: slice(None),
+            }[kind]()
+        )
     if draw(booleans):
         found.append(...)
     return tuple(found)
@@ -477,8 +538,17 @@ def product(draw: Any) -> Call:
     lead = draw(mutually_broadcastable_shapes(num_shapes=2, max_dims=2, max_side=3, min_side=0)).input_shapes
     t = lambda *s: draw(tensors(s, dtype=dtype))  # noqa: E731
     makers: dict[str, Any] = {
-        "matmul": lambda: draw(st.sampled_from([((*lead[0], i, j), (*lead[1], j, k)), ((j,), (*lead[1], j, k)), ((*lead[0], i, j), (j,)),
-                                                ((j,), (j,)), ((i, j), (k, j))])),
+        "matmul": lambda: draw(
+            st.sampled_from(
+                [
+                    ((*lead[0], i, j), (*lead[1], j, k)),
+                    ((j,), (*lead[1], j, k)),
+                    ((*lead[0], i, j), (j,)),
+                    ((j,), (j,)),
+                    ((i, j), (k, j)),
+                ]
+            )
+        ),
         "mm": lambda: ((i, j), (j, k)),
         "bmm": lambda: ((b, i, j), (b, j, k)),
         "mv": lambda: ((i, j), (j,)),
@@ -493,7 +563,7 @@ def product(draw: Any) -> Call:
         "nn.functional.linear": lambda: ((*lead[0], j), (k, j), (k,)),
         "linalg.vecdot": lambda: ((*lead[0], j), (*lead[1], j)),
         "linalg.multi_dot": lambda: ((i, j), (j, k), (k, b)),
-    }  # fmt: skip
+    }
     name = draw(st.sampled_from([*sorted(makers), "einsum", "tensordot"]))
     if name == "einsum":
         return _einsum(draw, dtype)
@@ -533,8 +603,22 @@ def norm(draw: Any) -> Call:
     dtype = draw(FLOATS)
     p = draw(st.sampled_from([0, 1, 1.5, 2, 2.5, 3, float("inf"), float("-inf"), -1, 0.5]))
     x = draw(tensors(shape, dtype=dtype, coarse=False))
-    name = draw(st.sampled_from(["norm", "linalg.vector_norm", "nn.functional.normalize", "dist", "cdist", "nn.functional.cosine_similarity",
-                                 "nn.functional.pairwise_distance", "renorm", "linalg.matrix_norm", "nn.functional.pdist"]))  # fmt: skip
+    name = draw(
+        st.sampled_from(
+            [
+                "norm",
+                "linalg.vector_norm",
+                "nn.functional.normalize",
+                "dist",
+                "cdist",
+                "nn.functional.cosine_similarity",
+                "nn.functional.pairwise_distance",
+                "renorm",
+                "linalg.matrix_norm",
+                "nn.functional.pdist",
+            ]
+        )
+    )
     if name in ("norm", "linalg.vector_norm"):
         return Call(name, (x, p), {"dim": draw(dims_of(shape)), "keepdim": draw(booleans)})
     if name == "nn.functional.normalize":
@@ -570,8 +654,20 @@ def normalising(draw: Any) -> Call:
     x = draw(tensors(shape, dtype=draw(REALS)))
     dtype = str(x.array.dtype)
     d = draw(dim_of(shape))
-    name = draw(st.sampled_from(["softmax", "log_softmax", "nn.functional.softmin", "nn.functional.layer_norm", "nn.functional.rms_norm",
-                                 "group_norm", "nn.functional.batch_norm", "nn.functional.glu"]))  # fmt: skip
+    name = draw(
+        st.sampled_from(
+            [
+                "softmax",
+                "log_softmax",
+                "nn.functional.softmin",
+                "nn.functional.layer_norm",
+                "nn.functional.rms_norm",
+                "group_norm",
+                "nn.functional.batch_norm",
+                "nn.functional.glu",
+            ]
+        )
+    )
     if name in ("softmax", "log_softmax", "nn.functional.softmin", "nn.functional.glu"):
         return call(name, x, d)
     x = draw(tensors(shape, dtype=dtype, coarse=False))
@@ -604,13 +700,17 @@ def loss(draw: Any) -> Call:
         "kl_div": lambda: ((x, unit), {"log_target": draw(booleans)}),
         "binary_cross_entropy": lambda: ((unit, draw(tensors(shape, 0.0, 1.0, dtype=dtype))), {}),
         "binary_cross_entropy_with_logits": lambda: (
-            (x, unit), {"weight": draw(st.one_of(st.none(), tensors(shape[-1:], 0.5, 2.0, dtype=dtype, grad=False))),
-                        "pos_weight": draw(st.one_of(st.none(), tensors(shape[-1:], 0.5, 2.0, dtype=dtype, grad=False)))}),
+            (x, unit),
+            {
+                "weight": draw(st.one_of(st.none(), tensors(shape[-1:], 0.5, 2.0, dtype=dtype, grad=False))),
+                "pos_weight": draw(st.one_of(st.none(), tensors(shape[-1:], 0.5, 2.0, dtype=dtype, grad=False))),
+            },
+        ),
         "poisson_nll_loss": lambda: ((x, unit), {"log_input": draw(booleans), "full": draw(booleans)}),
         "soft_margin_loss": lambda: ((x, Input(np.sign(y.array + 0.1), y.layout, False)), {}),
         "hinge_embedding_loss": lambda: ((x, Input(np.sign(y.array + 0.1), y.layout, False)), {}),
         "gaussian_nll_loss": lambda: ((x, y, draw(tensors(shape, 0.5, 2.0, dtype=dtype))), {"full": draw(booleans)}),
-    }  # fmt: skip
+    }
     name = draw(st.sampled_from([*sorted(makers), "cross_entropy", "nll_loss", "multi_margin_loss"]))
     if name in makers:
         args, kwargs = makers[name]()
@@ -638,9 +738,18 @@ def _classes(draw: Any, name: str, dtype: str, reduction: str) -> Call:
     return Call(f"nn.functional.{name}", (x, target), kwargs)
 
 
-FAMILIES = {"pointwise": pointwise(), "reductions": reduction(), "scans": scan(), "shape": reshaping(), "joining": joining(),
-            "indexing": indexing(), "products": product(), "norms": norm(), "normalising": normalising(),
-            "losses": loss()}  # fmt: skip
+FAMILIES = {
+    "pointwise": pointwise(),
+    "reductions": reduction(),
+    "scans": scan(),
+    "shape": reshaping(),
+    "joining": joining(),
+    "indexing": indexing(),
+    "products": product(),
+    "norms": norm(),
+    "normalising": normalising(),
+    "losses": loss(),
+}
 EXAMPLES = {"pointwise": 300, "shape": 150, "indexing": 120, "products": 120, "norms": 120, "losses": 120}
 
 

@@ -142,15 +142,22 @@ def test_numbers_beside_half_precision_are_taken_in_float32(name: str, number: f
 
 
 OVERLAPS = {
-    "copy_": lambda x: x[1:].copy_(x[:-1]), "add_": lambda x: x[1:].add_(x[:-1]), "+=": lambda x: operator.iadd(x[1:], x[:-1]),
-    "transposed": lambda x: x.view(3, 3).mul_(x.view(3, 3).t()), "lerp_": lambda x: x[2:5].lerp_(x[4:7], 0.5),
-    "setitem": lambda x: x.__setitem__(slice(1, None), x[:-1]), "pow_": lambda x: x[:4].pow_(x[3:7]),
-}  # fmt: skip
+    "copy_": lambda x: x[1:].copy_(x[:-1]),
+    "add_": lambda x: x[1:].add_(x[:-1]),
+    "+=": lambda x: operator.iadd(x[1:], x[:-1]),
+    "transposed": lambda x: x.view(3, 3).mul_(x.view(3, 3).t()),
+    "lerp_": lambda x: x[2:5].lerp_(x[4:7], 0.5),
+    "setitem": lambda x: x.__setitem__(slice(1, None), x[:-1]),
+    "pow_": lambda x: x[:4].pow_(x[3:7]),
+}
 FINE = {
-    "itself": lambda x: x.add_(x), "the same view": lambda x: x[1:].add_(x[1:]), "apart": lambda x: x[:4].add_(x[4:8]),
-    "a clone": lambda x: x[1:].add_(x[:-1].clone()), "every second": lambda x: x[::2].copy_(x[1::2].new_ones(5)),
+    "itself": lambda x: x.add_(x),
+    "the same view": lambda x: x[1:].add_(x[1:]),
+    "apart": lambda x: x[:4].add_(x[4:8]),
+    "a clone": lambda x: x[1:].add_(x[:-1].clone()),
+    "every second": lambda x: x[::2].copy_(x[1::2].new_ones(5)),
     "matrix product": lambda x: x.view(3, 3).addmm_(x.view(3, 3).clone(), x.view(3, 3).clone()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", OVERLAPS)

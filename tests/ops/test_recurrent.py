@@ -25,9 +25,22 @@ FUNCTIONS = {"RNN_TANH": "rnn_tanh", "RNN_RELU": "rnn_relu", "LSTM": "lstm", "GR
 class Problem:
     """The inputs of one direction or of several, as arrays: x, the states, and for each direction its weights."""
 
-    def __init__(self, rng: np.random.Generator, mode: str, length: int, batch: int, width: int, hidden: int, *, layers: int = 1,
-                 directions: int = 1, biased: bool = True, projected: int = 0, sizes: list[int] | None = None,
-                 dtype: str = "float64") -> None:  # fmt: skip
+    def __init__(
+        self,
+        rng: np.random.Generator,
+        mode: str,
+        length: int,
+        batch: int,
+        width: int,
+        hidden: int,
+        *,
+        layers: int = 1,
+        directions: int = 1,
+        biased: bool = True,
+        projected: int = 0,
+        sizes: list[int] | None = None,
+        dtype: str = "float64",
+    ) -> None:
         self.mode, self.layers, self.directions, self.biased, self.sizes = mode, layers, directions, biased, sizes
         out = projected or hidden
         rows = recurrent.GATES[mode] * hidden
@@ -393,10 +406,12 @@ def test_kernels_compute_what_numpy_does(name: str, dtype: str, rng: np.random.G
     blocks = 4 if name.startswith("lstm") else 3
     wide, also = [rng.uniform(-3, 3, (rows, blocks * n)).astype(dtype) for _ in range(2)]
     first, second, third = [rng.uniform(-3, 3, (rows, n)).astype(dtype) for _ in range(3)]
-    arguments = {"lstm_gates": (wide, first, second, third),
-                 "lstm_gates_vjp": (first, second, np.tanh(wide) / 2 + 0.5, third, third * 0.7, also),
-                 "gru_gates": (also, wide, first, second, third),
-                 "gru_gates_vjp": (first, np.tanh(wide) / 2 + 0.5, second, third, also, also * 2)}[name]  # fmt: skip
+    arguments = {
+        "lstm_gates": (wide, first, second, third),
+        "lstm_gates_vjp": (first, second, np.tanh(wide) / 2 + 0.5, third, third * 0.7, also),
+        "gru_gates": (also, wide, first, second, third),
+        "gru_gates_vjp": (first, np.tanh(wide) / 2 + 0.5, second, third, also, also * 2),
+    }[name]
     found, wanted = [[a.copy() for a in arguments] for _ in range(2)]
     get(name)(*found)
     kernels._PLAIN[name](*wanted)

@@ -71,9 +71,12 @@ def test_long_float32_sums_lose_nothing_along_any_dimension(shape: tuple, backwa
     exact = a.astype(np.float64)
     for dim in [None, *range(a.ndim)]:
         for keepdim in (False, True):
-            for got, want in ((x.sum(dim, keepdim), exact.sum(dim, keepdims=keepdim)), (x.mean(dim, keepdim), exact.mean(dim, keepdims=keepdim)),
-                              (x.var(dim, keepdim=keepdim), exact.var(dim, keepdims=keepdim, ddof=1)),
-                              (x.norm(2, dim, keepdim), np.sqrt((exact**2).sum(dim, keepdims=keepdim)))):  # fmt: skip
+            for got, want in (
+                (x.sum(dim, keepdim), exact.sum(dim, keepdims=keepdim)),
+                (x.mean(dim, keepdim), exact.mean(dim, keepdims=keepdim)),
+                (x.var(dim, keepdim=keepdim), exact.var(dim, keepdims=keepdim, ddof=1)),
+                (x.norm(2, dim, keepdim), np.sqrt((exact**2).sum(dim, keepdims=keepdim))),
+            ):
                 np.testing.assert_allclose(got.numpy(), want, rtol=1e-6)
 
 
@@ -255,7 +258,10 @@ def test_sums_and_products_are_computed_in_the_dtype_of_out() -> None:
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        ("amax(x, 1, out=whole)", "Expected the dtype for input and out to match, but got Float for input's dtype and Long for out's dtype."),
+        (
+            "amax(x, 1, out=whole)",
+            "Expected the dtype for input and out to match, but got Float for input's dtype and Long for out's dtype.",
+        ),
         ("argmin(x, 1, out=real)", "Expected out tensor to have dtype long int, but got float instead"),
         ("all(x, 1, out=real)", "all only supports bool tensor for result, got: Float"),
         ("any(x, 1, out=whole)", "any only supports bool tensor for result, got: Long"),
@@ -267,18 +273,33 @@ def test_sums_and_products_are_computed_in_the_dtype_of_out() -> None:
         ("mode(x, 1, out=(real, real))", "expected scalar type 'Long' but got 'Float' for indices output"),
         ("sort(x, 1, out=(whole, whole))", "Expected out tensor to have dtype float, but got long int instead"),
         ("cummax(x, 1, out=(whole, whole))", "expected scalar_type Float but found Long"),
-        ("bucketize(real, real, out=real)", "output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether"),
+        (
+            "bucketize(real, real, out=real)",
+            "output tensor's dtype is wrong, it can only be Int(int32) or Long(int64) depending on whether",
+        ),
         ("searchsorted(real + 1j, real)", "\"searchsorted_out_cpu\" not implemented for 'ComplexFloat'"),
-        ("histogram(x, real.double())", "input tensor and bins tensors should have the same dtype, but got input with dtype float"),
-        ("histogram(x, 1, weight=x.double())", "input tensor and weight tensor should have the same dtype, but got input(float), and weight(double)"),
-        ("histogram(x, 1, out=(whole, real))", "input tensor and hist tensor should have the same dtype, but got input float and hist long int"),
+        (
+            "histogram(x, real.double())",
+            "input tensor and bins tensors should have the same dtype, but got input with dtype float",
+        ),
+        (
+            "histogram(x, 1, weight=x.double())",
+            "input tensor and weight tensor should have the same dtype, but got input(float), and weight(double)",
+        ),
+        (
+            "histogram(x, 1, out=(whole, real))",
+            "input tensor and hist tensor should have the same dtype, but got input float and hist long int",
+        ),
         ("histogram(x, 2, range=(1, 0))", "min should not exceed max, but got min 1 max 0 for dimension 0"),
         ("histogram(real * float('nan'), 2)", "dimension 0's range [nan, nan] is not finite"),
         ("histogram(x, real, range=(0, 1))", "received an invalid combination of arguments"),
-        ("histogram(x, real[:0])", "bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension 0"),
+        (
+            "histogram(x, real[:0])",
+            "bins tensor should have at least 1 element, but got 0 elements in the bins tensor for dimension 0",
+        ),
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_wrong_results_and_bins_are_refused_in_pytorchs_words(call: str, sentence: str) -> None:
     torch = pytest.importorskip("torch")
     said = []

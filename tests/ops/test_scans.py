@@ -115,9 +115,12 @@ def test_differences() -> None:
     assert x.diff(0).tolist() == x.tolist()
     assert x.diff(prepend=ferro.zeros(1), append=ferro.zeros(2)).tolist() == [1, 3, 5, 7, -16, 0]
     assert ferro.diff(ferro.tensor([True, False, False])).tolist() == [True, False]
-    for call, text in ((lambda: ferro.diff(ferro.tensor(1.0)), "at least one-dimensional"), (lambda: x.diff(-1), "non-negative but got -1"),
-                       (lambda: x.diff(prepend=ferro.ones(1, 1)), "prepend has 2, input 1"),
-                       (lambda: ferro.ones(2, 3).diff(prepend=ferro.ones(3, 1)), r"but got tensor.size\(0\) = 3")):  # fmt: skip
+    for call, text in (
+        (lambda: ferro.diff(ferro.tensor(1.0)), "at least one-dimensional"),
+        (lambda: x.diff(-1), "non-negative but got -1"),
+        (lambda: x.diff(prepend=ferro.ones(1, 1)), "prepend has 2, input 1"),
+        (lambda: ferro.ones(2, 3).diff(prepend=ferro.ones(3, 1)), r"but got tensor.size\(0\) = 3"),
+    ):
         with pytest.raises(RuntimeError, match=text):
             call()
 
@@ -163,9 +166,22 @@ def test_no_difference_is_a_copy_whatever_the_dimension(torch: Any) -> None:
 def test_logcumsumexp_of_infinite_and_undefined_complex_numbers_is_pytorchs() -> None:
     torch = pytest.importorskip("torch")
     inf, nan = float("inf"), float("nan")
-    rows = [[complex(-inf, 4), complex(-inf, 1), 1.2 + 2.1j, 1e10 + 1e20j, complex(inf, 0), complex(inf, 1), complex(inf, 3), complex(nan, 2)],
-            [complex(-inf, inf), complex(-inf, 1), 1.2 + 2.1j, complex(2.4, inf)],
-            [1, complex(0, nan)], [complex(inf, 3), complex(inf, 3)], [1, complex(inf, inf)]]  # fmt: skip
+    rows = [
+        [
+            complex(-inf, 4),
+            complex(-inf, 1),
+            1.2 + 2.1j,
+            1e10 + 1e20j,
+            complex(inf, 0),
+            complex(inf, 1),
+            complex(inf, 3),
+            complex(nan, 2),
+        ],
+        [complex(-inf, inf), complex(-inf, 1), 1.2 + 2.1j, complex(2.4, inf)],
+        [1, complex(0, nan)],
+        [complex(inf, 3), complex(inf, 3)],
+        [1, complex(inf, inf)],
+    ]
     for row in rows:
         ours, theirs = (T.logcumsumexp(T.tensor(row, dtype=T.complex128), 0).tolist() for T in (ferro, torch))
         np.testing.assert_array_equal([z.real for z in ours], [z.real for z in theirs])

@@ -88,8 +88,17 @@ def test_view_refuses_what_strides_do_not_allow_and_reshape_copies() -> None:
     assert x.t().view(2, 2, 3).shape == (2, 2, 3)  # a dimension may be split
 
 
-@pytest.mark.parametrize(("source", "target"), [("float32", "int32"), ("float64", "float32"), ("int16", "int64"), ("uint8", "float32"),
-                                                ("complex64", "float32"), ("bool", "uint8")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("float32", "int32"),
+        ("float64", "float32"),
+        ("int16", "int64"),
+        ("uint8", "float32"),
+        ("complex64", "float32"),
+        ("bool", "uint8"),
+    ],
+)
 def test_view_of_bits(source: str, target: str) -> None:
     data = np.arange(16).reshape(2, 8).astype(source)
     want = torch.from_numpy(data.copy()).view(getattr(torch, target))
@@ -223,14 +232,25 @@ def test_unfold_adds_where_windows_overlap() -> None:
 # -- pieces ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("call", [
-    lambda x: x.split(3), lambda x: x.split([1, 6], 0), lambda x: x.split(5, 1), lambda x: x.chunk(3),
-    lambda x: x.chunk(5, 1),
-    lambda x: x.tensor_split(4), lambda x: x.tensor_split((5, 2, -1)), lambda x: x.tensor_split(2, -1),
-    lambda x: x.unbind(1),
-    lambda x: x.split_with_sizes((0, 7)), lambda x: x.vsplit((2, 3)), lambda x: x.hsplit(1),
-    lambda x: x.unsafe_chunk(2), lambda x: x[:0].chunk(3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.split(3),
+        lambda x: x.split([1, 6], 0),
+        lambda x: x.split(5, 1),
+        lambda x: x.chunk(3),
+        lambda x: x.chunk(5, 1),
+        lambda x: x.tensor_split(4),
+        lambda x: x.tensor_split((5, 2, -1)),
+        lambda x: x.tensor_split(2, -1),
+        lambda x: x.unbind(1),
+        lambda x: x.split_with_sizes((0, 7)),
+        lambda x: x.vsplit((2, 3)),
+        lambda x: x.hsplit(1),
+        lambda x: x.unsafe_chunk(2),
+        lambda x: x[:0].chunk(3),
+    ],
+)
 def test_pieces_and_their_gradients(call: Any) -> None:
     found = []
     for library in BOTH:
@@ -273,20 +293,34 @@ def test_out_of_cat_and_stack() -> None:
     assert ferro.stack([x, x], out=ferro.empty(0)).shape == (2, 2, 2)
 
 
-@pytest.mark.parametrize("call", [
-    lambda t: t.meshgrid(ramp(t, 2), ramp(t, 3), indexing="xy"), lambda t: t.cartesian_prod(ramp(t, 2), ramp(t, 3)),
-    lambda t: t.combinations(ramp(t, 4), 3), lambda t: t.combinations(ramp(t, 3), 2, True),
-    lambda t: t.combinations(ramp(t, 3), 0),
-    lambda t: t.block_diag(ramp(t, 2), ramp(t, 2, 1), t.tensor(5.0, dtype=t.float64)), lambda t: t.block_diag(),
-    lambda t: ramp(t, 3).repeat_interleave(t.tensor([2, 0, 1])), lambda t: t.repeat_interleave(t.tensor([2, 0, 1])),
-    lambda t: ramp(t, 2, 2).tile(2), lambda t: ramp(t, 2).tile((2, 2)), lambda t: ramp(t, 2, 3).rot90(-1),
-    lambda t: ramp(t, 5).roll(-7),
-    lambda t: ramp(t, 2, 3).roll((1, 1), (0, 1)), lambda t: ramp(t, 2, 3).flip(-1), lambda t: ramp(t, 2, 3).flipud(),
-    lambda t: t.tril_indices(3, 4, -1), lambda t: t.triu_indices(3, 2, 1), lambda t: ramp(t, 2, 2).diagflat(1),
-    lambda t: ramp(t, 3).diag(-1),
-    lambda t: t.broadcast_shapes((2, 1), (1, 3), 3), lambda t: ramp(t, 2, 3).sum_to_size(1, 3),
-    lambda t: t.unravel_index(t.tensor([5, -1]), (2, 3)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: t.meshgrid(ramp(t, 2), ramp(t, 3), indexing="xy"),
+        lambda t: t.cartesian_prod(ramp(t, 2), ramp(t, 3)),
+        lambda t: t.combinations(ramp(t, 4), 3),
+        lambda t: t.combinations(ramp(t, 3), 2, True),
+        lambda t: t.combinations(ramp(t, 3), 0),
+        lambda t: t.block_diag(ramp(t, 2), ramp(t, 2, 1), t.tensor(5.0, dtype=t.float64)),
+        lambda t: t.block_diag(),
+        lambda t: ramp(t, 3).repeat_interleave(t.tensor([2, 0, 1])),
+        lambda t: t.repeat_interleave(t.tensor([2, 0, 1])),
+        lambda t: ramp(t, 2, 2).tile(2),
+        lambda t: ramp(t, 2).tile((2, 2)),
+        lambda t: ramp(t, 2, 3).rot90(-1),
+        lambda t: ramp(t, 5).roll(-7),
+        lambda t: ramp(t, 2, 3).roll((1, 1), (0, 1)),
+        lambda t: ramp(t, 2, 3).flip(-1),
+        lambda t: ramp(t, 2, 3).flipud(),
+        lambda t: t.tril_indices(3, 4, -1),
+        lambda t: t.triu_indices(3, 2, 1),
+        lambda t: ramp(t, 2, 2).diagflat(1),
+        lambda t: ramp(t, 3).diag(-1),
+        lambda t: t.broadcast_shapes((2, 1), (1, 3), 3),
+        lambda t: ramp(t, 2, 3).sum_to_size(1, 3),
+        lambda t: t.unravel_index(t.tensor([5, -1]), (2, 3)),
+    ],
+)
 def test_values(call: Any) -> None:
     agree(call)
 
@@ -324,53 +358,93 @@ def test_copies_of_views_have_memory_of_their_own() -> None:
 # -- errors ------------------------------------------------------------------------------------------------------------
 
 WRONG = [
-    lambda t: ramp(t, 2, 3).reshape(4, 2), lambda t: ramp(t, 2, 3).reshape(-1, -1), lambda t: ramp(t, 2, 3).view(-2, 3),
+    lambda t: ramp(t, 2, 3).reshape(4, 2),
+    lambda t: ramp(t, 2, 3).reshape(-1, -1),
+    lambda t: ramp(t, 2, 3).view(-2, 3),
     lambda t: t.zeros(0, 2).reshape(0, -1),
-    lambda t: ramp(t, 2, 3).permute(0, 0), lambda t: ramp(t, 2, 3).permute(0), lambda t: ramp(t, 2, 3).permute(0, 2),
-    lambda t: ramp(t, 2, 3).transpose(0, 2), lambda t: ramp(t, 1, 2, 3).t(), lambda t: ramp(t, 3).mT,
+    lambda t: ramp(t, 2, 3).permute(0, 0),
+    lambda t: ramp(t, 2, 3).permute(0),
+    lambda t: ramp(t, 2, 3).permute(0, 2),
+    lambda t: ramp(t, 2, 3).transpose(0, 2),
+    lambda t: ramp(t, 1, 2, 3).t(),
+    lambda t: ramp(t, 3).mT,
     lambda t: ramp(t, 1, 2, 3).H,
-    lambda t: ramp(t, 2, 3).unsqueeze(4), lambda t: ramp(t, 2, 3).squeeze(2), lambda t: ramp(t, 2, 3).squeeze((0, 0)),
-    lambda t: ramp(t, 2, 3).expand(3, 3), lambda t: ramp(t, 2, 3).expand(3), lambda t: ramp(t, 3).expand(-1, 3),
-    lambda t: t.broadcast_tensors(ramp(t, 2), ramp(t, 3)), lambda t: t.broadcast_shapes((2,), (3,)),
+    lambda t: ramp(t, 2, 3).unsqueeze(4),
+    lambda t: ramp(t, 2, 3).squeeze(2),
+    lambda t: ramp(t, 2, 3).squeeze((0, 0)),
+    lambda t: ramp(t, 2, 3).expand(3, 3),
+    lambda t: ramp(t, 2, 3).expand(3),
+    lambda t: ramp(t, 3).expand(-1, 3),
+    lambda t: t.broadcast_tensors(ramp(t, 2), ramp(t, 3)),
+    lambda t: t.broadcast_shapes((2,), (3,)),
     lambda t: ramp(t, 2, 3).flatten(1, 0),
-    lambda t: ramp(t, 2, 3).unflatten(1, (2, 2)), lambda t: ramp(t, 2, 3).movedim((0, 1), (0,)),
+    lambda t: ramp(t, 2, 3).unflatten(1, (2, 2)),
+    lambda t: ramp(t, 2, 3).movedim((0, 1), (0,)),
     lambda t: ramp(t, 2, 3).movedim((0, 0), (0, 1)),
-    lambda t: ramp(t, 3).select(0, 3), lambda t: t.tensor(1.0).select(0, 0), lambda t: ramp(t, 3).narrow(0, 1, 3),
+    lambda t: ramp(t, 3).select(0, 3),
+    lambda t: t.tensor(1.0).select(0, 0),
+    lambda t: ramp(t, 3).narrow(0, 1, 3),
     lambda t: ramp(t, 3).narrow(0, 4, 0),
-    lambda t: ramp(t, 3).narrow(0, 0, -1), lambda t: ramp(t, 3).diagonal(), lambda t: ramp(t, 2, 3).diagonal(0, 1, 1),
-    lambda t: ramp(t, 5).split(0), lambda t: ramp(t, 5).split(-1), lambda t: ramp(t, 5).split([2, 2]),
-    lambda t: ramp(t, 5).chunk(0), lambda t: t.tensor(1.0).split(1),
-    lambda t: ramp(t, 5).tensor_split(0), lambda t: t.hsplit(t.tensor(1.0), 1), lambda t: ramp(t, 5).vsplit(5),
+    lambda t: ramp(t, 3).narrow(0, 0, -1),
+    lambda t: ramp(t, 3).diagonal(),
+    lambda t: ramp(t, 2, 3).diagonal(0, 1, 1),
+    lambda t: ramp(t, 5).split(0),
+    lambda t: ramp(t, 5).split(-1),
+    lambda t: ramp(t, 5).split([2, 2]),
+    lambda t: ramp(t, 5).chunk(0),
+    lambda t: t.tensor(1.0).split(1),
+    lambda t: ramp(t, 5).tensor_split(0),
+    lambda t: t.hsplit(t.tensor(1.0), 1),
+    lambda t: ramp(t, 5).vsplit(5),
     lambda t: ramp(t, 3, 2).vsplit(2),
-    lambda t: t.tensor(1.0).unbind(), lambda t: ramp(t, 5).unfold(0, 6, 1), lambda t: ramp(t, 5).unfold(0, 2, 0),
-    lambda t: ramp(t, 5).as_strided((2,), (1, 1)), lambda t: ramp(t, 5).as_strided((6,), (1,)),
+    lambda t: t.tensor(1.0).unbind(),
+    lambda t: ramp(t, 5).unfold(0, 6, 1),
+    lambda t: ramp(t, 5).unfold(0, 2, 0),
+    lambda t: ramp(t, 5).as_strided((2,), (1, 1)),
+    lambda t: ramp(t, 5).as_strided((6,), (1,)),
     lambda t: ramp(t, 5).as_strided((2,), (-1,)),
-    lambda t: t.cat([]), lambda t: t.cat([ramp(t, 2), t.tensor(1.0)]), lambda t: t.cat([ramp(t, 2, 3), ramp(t, 2, 2)]),
+    lambda t: t.cat([]),
+    lambda t: t.cat([ramp(t, 2), t.tensor(1.0)]),
+    lambda t: t.cat([ramp(t, 2, 3), ramp(t, 2, 2)]),
     lambda t: t.cat([ramp(t, 2), ramp(t, 2, 2)]),
-    lambda t: t.cat([ramp(t, 2)], 1), lambda t: t.stack([ramp(t, 2), ramp(t, 3)]), lambda t: t.stack([]),
+    lambda t: t.cat([ramp(t, 2)], 1),
+    lambda t: t.stack([ramp(t, 2), ramp(t, 3)]),
+    lambda t: t.stack([]),
     lambda t: t.cat(ramp(t, 2)),
-    lambda t: t.block_diag(ramp(t, 1, 1, 1)), lambda t: t.meshgrid(ramp(t, 2, 2), indexing="ij"),
+    lambda t: t.block_diag(ramp(t, 1, 1, 1)),
+    lambda t: t.meshgrid(ramp(t, 2, 2), indexing="ij"),
     lambda t: t.cartesian_prod(ramp(t, 2, 2)),
-    lambda t: t.combinations(ramp(t, 2, 2)), lambda t: ramp(t, 2, 3).repeat(2), lambda t: ramp(t, 2).repeat(-1),
+    lambda t: t.combinations(ramp(t, 2, 2)),
+    lambda t: ramp(t, 2, 3).repeat(2),
+    lambda t: ramp(t, 2).repeat(-1),
     lambda t: ramp(t, 2).repeat_interleave(-1),
-    lambda t: ramp(t, 2).repeat_interleave(t.tensor([1, 2, 3])), lambda t: ramp(t, 2, 2).flip(0, 0),
-    lambda t: ramp(t, 2).flip(1), lambda t: ramp(t, 2).fliplr(),
-    lambda t: ramp(t, 2).roll((1, 2), 0), lambda t: ramp(t, 2).rot90(), lambda t: ramp(t, 2, 2).rot90(1, (0, 0)),
+    lambda t: ramp(t, 2).repeat_interleave(t.tensor([1, 2, 3])),
+    lambda t: ramp(t, 2, 2).flip(0, 0),
+    lambda t: ramp(t, 2).flip(1),
+    lambda t: ramp(t, 2).fliplr(),
+    lambda t: ramp(t, 2).roll((1, 2), 0),
+    lambda t: ramp(t, 2).rot90(),
+    lambda t: ramp(t, 2, 2).rot90(1, (0, 0)),
     lambda t: ramp(t, 2).tril(),
-    lambda t: ramp(t, 2, 2, 2).diag(), lambda t: ramp(t, 2).trace(), lambda t: t.tensor(1.0).diag_embed(),
+    lambda t: ramp(t, 2, 2, 2).diag(),
+    lambda t: ramp(t, 2).trace(),
+    lambda t: t.tensor(1.0).diag_embed(),
     lambda t: ramp(t, 2).fill_diagonal_(1.0),
-    lambda t: t.nn.functional.pad(ramp(t, 2), (1, 1, 1, 1)), lambda t: t.nn.functional.pad(ramp(t, 2), (1,)),
+    lambda t: t.nn.functional.pad(ramp(t, 2), (1, 1, 1, 1)),
+    lambda t: t.nn.functional.pad(ramp(t, 2), (1,)),
     lambda t: t.nn.functional.pad(ramp(t, 2), (-2, -1)),
     lambda t: t.nn.functional.pad(ramp(t, 1, 2), (2, 0), "reflect"),
     lambda t: t.nn.functional.pad(ramp(t, 1, 2), (3, 0), "circular"),
     lambda t: t.nn.functional.pad(ramp(t, 2), (1, 0), "reflect"),
     lambda t: t.nn.functional.pad(ramp(t, 1, 2), (1, 0), "mirror"),
-    lambda t: t.pixel_shuffle(ramp(t, 3, 1, 1), 2), lambda t: t.pixel_unshuffle(ramp(t, 1, 3, 2), 2),
+    lambda t: t.pixel_shuffle(ramp(t, 3, 1, 1), 2),
+    lambda t: t.pixel_unshuffle(ramp(t, 1, 3, 2), 2),
     lambda t: t.channel_shuffle(ramp(t, 1, 3, 2), 2),
     lambda t: t.select_scatter(ramp(t, 2, 3), ramp(t, 2), 0, 0),
     lambda t: t.slice_scatter(ramp(t, 3), ramp(t, 1), 0, 0, 2),
-    lambda t: t.diagonal_scatter(ramp(t, 3, 3), ramp(t, 2)), lambda t: ramp(t, 2, 3).sum_to_size(2, 2),
-]  # fmt: skip
+    lambda t: t.diagonal_scatter(ramp(t, 3, 3), ramp(t, 2)),
+    lambda t: ramp(t, 2, 3).sum_to_size(2, 2),
+]
 
 
 @pytest.mark.parametrize("number", range(len(WRONG)))

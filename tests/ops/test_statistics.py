@@ -96,11 +96,15 @@ def test_bad_weights_are_refused() -> None:
     x = ferro.ones(2, 3)
     cov: Any = ferro.cov
     for options, text in (
-        ({"fweights": ferro.tensor([1.0, 2.0, 3.0])}, "integral dtype"), ({"aweights": ferro.tensor([1, 2, 3])}, "floating point"),
-        ({"fweights": ferro.tensor([True, True, True])}, "integral dtype"), ({"fweights": ferro.tensor([1, 2])}, "same numel"),
-        ({"fweights": ferro.tensor([[1, 2, 3]])}, "one or fewer"), ({"fweights": ferro.tensor([1, -2, 3])}, "negative"),
-        ({"aweights": ferro.tensor([0.0, 0.0, 0.0])}, "sum to zero"), ({"aweights": ferro.tensor([1.0, -1.0, 1.0])}, "negative"),
-    ):  # fmt: skip
+        ({"fweights": ferro.tensor([1.0, 2.0, 3.0])}, "integral dtype"),
+        ({"aweights": ferro.tensor([1, 2, 3])}, "floating point"),
+        ({"fweights": ferro.tensor([True, True, True])}, "integral dtype"),
+        ({"fweights": ferro.tensor([1, 2])}, "same numel"),
+        ({"fweights": ferro.tensor([[1, 2, 3]])}, "one or fewer"),
+        ({"fweights": ferro.tensor([1, -2, 3])}, "negative"),
+        ({"aweights": ferro.tensor([0.0, 0.0, 0.0])}, "sum to zero"),
+        ({"aweights": ferro.tensor([1.0, -1.0, 1.0])}, "negative"),
+    ):
         with pytest.raises(RuntimeError, match=text):
             cov(x, **options)
     for f in (ferro.cov, ferro.corrcoef):
@@ -154,13 +158,16 @@ def test_points_that_do_not_fit_are_refused() -> None:
     x = ferro.ones(2, 3)
     gradient: Any = ferro.gradient
     for options, error, text in (
-        ({"edge_order": 3}, RuntimeError, "edge_order"), ({"edge_order": 2}, RuntimeError, "at least"),
-        ({"dim": (1, -1)}, RuntimeError, "multiple times"), ({"dim": 2}, IndexError, "out of range"),
-        ({"spacing": [1.0]}, RuntimeError, "argument of length 1"), ({"spacing": ferro.ones(3)}, TypeError, "list of tensors"),
+        ({"edge_order": 3}, RuntimeError, "edge_order"),
+        ({"edge_order": 2}, RuntimeError, "at least"),
+        ({"dim": (1, -1)}, RuntimeError, "multiple times"),
+        ({"dim": 2}, IndexError, "out of range"),
+        ({"spacing": [1.0]}, RuntimeError, "argument of length 1"),
+        ({"spacing": ferro.ones(3)}, TypeError, "list of tensors"),
         ({"spacing": [ferro.ones(3)], "dim": 0}, RuntimeError, "must be 2 numbers"),
         ({"spacing": [ferro.ones(3, 1)], "dim": 1}, RuntimeError, "one dimension"),
         ({"spacing": [ferro.ones(2), 1.0]}, TypeError, "not both"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(error, match=text):
             gradient(x, **options)
     for bad in (x.byte(), x > 0):

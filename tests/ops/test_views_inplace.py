@@ -337,9 +337,16 @@ def _view(rng: random.Random, shape: tuple) -> Any:
         d = rng.randrange(n)
         i, w = rng.randrange(shape[d]), rng.randrange(1, shape[d] + 1)
         key = (slice(None),) * d
-        choices += [lambda x: x.select(d, i), lambda x: x[(*key, slice(i, None))], lambda x: x[(*key, slice(None, None, 2))],
-                    lambda x: x.unbind(d)[i], lambda x: x.unfold(d, w, w), lambda x: x.chunk(2, d)[-1], lambda x: x.tensor_split(2, d)[0],
-                    lambda x: x[(*key, i)]]  # fmt: skip
+        choices += [
+            lambda x: x.select(d, i),
+            lambda x: x[(*key, slice(i, None))],
+            lambda x: x[(*key, slice(None, None, 2))],
+            lambda x: x.unbind(d)[i],
+            lambda x: x.unfold(d, w, w),
+            lambda x: x.chunk(2, d)[-1],
+            lambda x: x.tensor_split(2, d)[0],
+            lambda x: x[(*key, i)],
+        ]
     if n > 1:
         a, b = rng.sample(range(n), 2)
         choices += [lambda x: x.transpose(a, b), lambda x: x.diagonal(0, a, b), lambda x: x.movedim(a, b)]
@@ -351,13 +358,24 @@ def _change(rng: random.Random, pool: list, x: Any, t: Any) -> None:
     other, kind = rng.choice(pool), rng.randrange(13)
     rows = len(x) if x.dim() else 0
     index = t.tensor(sorted(rng.sample(range(rows), min(2, rows)))) if rows else None
-    changes = [lambda: x.mul_(0.5), lambda: x.mul_(x), lambda: x.add_(other), lambda: x.mul_(0.1).exp_(),
-               lambda: x.copy_(other), lambda: x.zero_(), lambda: x.fill_(other.sum() * 0.1),
-               lambda: x.masked_fill_(x.detach() > 1, 0.5)]  # fmt: skip
+    changes = [
+        lambda: x.mul_(0.5),
+        lambda: x.mul_(x),
+        lambda: x.add_(other),
+        lambda: x.mul_(0.1).exp_(),
+        lambda: x.copy_(other),
+        lambda: x.zero_(),
+        lambda: x.fill_(other.sum() * 0.1),
+        lambda: x.masked_fill_(x.detach() > 1, 0.5),
+    ]
     if rows:
-        changes += [lambda: x.__setitem__(rows - 1, other.sum()), lambda: x.__setitem__(0, x[rows - 1] * 2),
-                    lambda: x.__setitem__(index, x[index] * 2), lambda: x.__setitem__(slice(1, None), 0.25),
-                    lambda: x.index_add_(0, index, x.index_select(0, index))]  # fmt: skip
+        changes += [
+            lambda: x.__setitem__(rows - 1, other.sum()),
+            lambda: x.__setitem__(0, x[rows - 1] * 2),
+            lambda: x.__setitem__(index, x[index] * 2),
+            lambda: x.__setitem__(slice(1, None), 0.25),
+            lambda: x.index_add_(0, index, x.index_select(0, index)),
+        ]
     changes[kind % len(changes)]()
 
 

@@ -131,8 +131,23 @@ def test_no_optimiser_of_torch_is_missing() -> None:
     assert {n for n in theirs if not hasattr(optim, n)} == set()
 
 
-NAMES = ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "Rprop", "ASGD", "Adafactor",
-         "Muon", "SparseAdam", "LBFGS"]  # fmt: skip
+NAMES = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "RMSprop",
+    "Adagrad",
+    "Adadelta",
+    "Adamax",
+    "NAdam",
+    "RAdam",
+    "Rprop",
+    "ASGD",
+    "Adafactor",
+    "Muon",
+    "SparseAdam",
+    "LBFGS",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

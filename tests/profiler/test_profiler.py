@@ -219,8 +219,11 @@ def test_profiler_profile_records_between_start_and_stop() -> None:
 
 
 def test_schedule_is_the_one_of_pytorch(torch: Any) -> None:
-    for options in ({"wait": 1, "warmup": 1, "active": 2, "repeat": 2, "skip_first": 3}, {"wait": 0, "warmup": 0, "active": 1},
-                    {"wait": 2, "warmup": 1, "active": 3, "repeat": 1, "skip_first": 1, "skip_first_wait": 1}):  # fmt: skip
+    for options in (
+        {"wait": 1, "warmup": 1, "active": 2, "repeat": 2, "skip_first": 3},
+        {"wait": 0, "warmup": 0, "active": 1},
+        {"wait": 2, "warmup": 1, "active": 3, "repeat": 1, "skip_first": 1, "skip_first_wait": 1},
+    ):
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             ours, theirs = profiler.schedule(**options), torch.profiler.schedule(**options)

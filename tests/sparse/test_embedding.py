@@ -72,8 +72,13 @@ def test_hooks_see_the_sparse_gradient() -> None:
     assert seen == [True]
 
 
-@pytest.mark.parametrize(("name", "words"), [("Adam", "Adam does not support sparse gradients, please consider SparseAdam instead"),
-                                             ("RMSprop", "RMSprop does not support sparse gradients")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Adam", "Adam does not support sparse gradients, please consider SparseAdam instead"),
+        ("RMSprop", "RMSprop does not support sparse gradients"),
+    ],
+)
 def test_other_optimisers_refuse(name: str, words: str) -> None:
     e = table(ferro)
     e(ferro.tensor([1])).sum().backward()
@@ -92,9 +97,12 @@ def test_gradients_scaled_by_frequency() -> None:  # PyTorch refuses them
 
 
 BAGS: dict[str, dict[str, Any]] = {
-    "sum": {"mode": "sum"}, "mean": {"mode": "mean"}, "padding": {"mode": "sum", "padding_idx": 1},
-    "padding-mean": {"mode": "mean", "padding_idx": 1}, "last": {"mode": "mean", "include_last_offset": True},
-}  # fmt: skip
+    "sum": {"mode": "sum"},
+    "mean": {"mode": "mean"},
+    "padding": {"mode": "sum", "padding_idx": 1},
+    "padding-mean": {"mode": "mean", "padding_idx": 1},
+    "last": {"mode": "mean", "include_last_offset": True},
+}
 
 
 def bags(lib: Any, options: dict[str, Any], sparse: bool) -> Any:

@@ -69,10 +69,40 @@ class Broken(ValueError):
 
 BOUNDED = ("sin", "cos", "tanh", "sigmoid")
 UNARY = (*BOUNDED, "neg", "abs", "square", "clone", "relu", "exp", "contiguous")
-INPLACE = ("sin_", "cos_", "tanh_", "sigmoid_", "neg_", "abs_", "square_", "exp_", "relu_", "zero_", "mul_", "add_", "sub_", "copy_",
-           "masked_fill_", "fill_", "clamp_", "__setitem__", "write_")  # fmt: skip
-WEIGHTS = {"unary": 4.0, "binary": 5.0, "view": 6.0, "inplace": 5.0, "reduce": 1.5, "join": 0.8, "where": 0.5, "detach": 0.5,
-           "hook": 2.8, "retain": 1.0, "custom": 1.8}  # fmt: skip
+INPLACE = (
+    "sin_",
+    "cos_",
+    "tanh_",
+    "sigmoid_",
+    "neg_",
+    "abs_",
+    "square_",
+    "exp_",
+    "relu_",
+    "zero_",
+    "mul_",
+    "add_",
+    "sub_",
+    "copy_",
+    "masked_fill_",
+    "fill_",
+    "clamp_",
+    "__setitem__",
+    "write_",
+)
+WEIGHTS = {
+    "unary": 4.0,
+    "binary": 5.0,
+    "view": 6.0,
+    "inplace": 5.0,
+    "reduce": 1.5,
+    "join": 0.8,
+    "where": 0.5,
+    "detach": 0.5,
+    "hook": 2.8,
+    "retain": 1.0,
+    "custom": 1.8,
+}
 LIMIT = 50.0  # what values may grow to: beyond it the rounding of two libraries may part ways
 
 
@@ -252,18 +282,27 @@ class Maker:
         start, stop = sorted(int(v) for v in rng.integers(0, size + 1, 2))
         if start == stop:
             start, stop = 0, size
-        options: list[tuple] = [("select", (d, i), rest), ("narrow", (d, start, stop - start), (*shape[:d], stop - start, *shape[d + 1 :])),
-                                ("unsqueeze", (d,), (*shape[:d], 1, *shape[d:])), ("__getitem__", (i if d == 0 else -1,), shape[1:]),
-                                ("__getitem__", (slice(None, None, 2),), ((shape[0] + 1) // 2, *shape[1:])),
-                                ("flatten", (), (math.prod(shape),)), ("view_as", (Name(a),), shape)]  # fmt: skip
+        options: list[tuple] = [
+            ("select", (d, i), rest),
+            ("narrow", (d, start, stop - start), (*shape[:d], stop - start, *shape[d + 1 :])),
+            ("unsqueeze", (d,), (*shape[:d], 1, *shape[d:])),
+            ("__getitem__", (i if d == 0 else -1,), shape[1:]),
+            ("__getitem__", (slice(None, None, 2),), ((shape[0] + 1) // 2, *shape[1:])),
+            ("flatten", (), (math.prod(shape),)),
+            ("view_as", (Name(a),), shape),
+        ]
         if n > 1:
             e = int(rng.integers(n))
             swapped = list(shape)
             swapped[d], swapped[e] = swapped[e], swapped[d]
-            options += [("transpose", (d, e), tuple(swapped)), ("reshape", ((-1, shape[-1]),), (math.prod(shape[:-1]), shape[-1])),
-                        ("reshape", ((shape[-1], -1),), (shape[-1], math.prod(shape[:-1]))),
-                        ("diagonal", (0, 0, 1), (*shape[2:], min(shape[:2]))), ("__getitem__", ((slice(None), 0),), (shape[0], *shape[2:])),
-                        ("permute", (tuple(range(n))[::-1],), shape[::-1])]  # fmt: skip
+            options += [
+                ("transpose", (d, e), tuple(swapped)),
+                ("reshape", ((-1, shape[-1]),), (math.prod(shape[:-1]), shape[-1])),
+                ("reshape", ((shape[-1], -1),), (shape[-1], math.prod(shape[:-1]))),
+                ("diagonal", (0, 0, 1), (*shape[2:], min(shape[:2]))),
+                ("__getitem__", ((slice(None), 0),), (shape[0], *shape[2:])),
+                ("permute", (tuple(range(n))[::-1],), shape[::-1]),
+            ]
         if size == 1:
             options += [("squeeze", (d,), rest)] * 2
         if math.prod(shape) <= 60:

@@ -52,8 +52,20 @@ def state() -> tuple:
     now = mode.current()
     x = ferro.ones(1, requires_grad=True)
     switches = checkpoint._switches
-    return (now.grad, now.inference, now.level, len(now.pack), now.anomaly is not None, len(now.observers), now.barred, now.threads,
-            (x * 1).requires_grad, ferro.is_anomaly_enabled(), switches.early_stop[-1][0], switches.debug[-1][0])  # fmt: skip
+    return (
+        now.grad,
+        now.inference,
+        now.level,
+        len(now.pack),
+        now.anomaly is not None,
+        len(now.observers),
+        now.barred,
+        now.threads,
+        (x * 1).requires_grad,
+        ferro.is_anomaly_enabled(),
+        switches.early_stop[-1][0],
+        switches.debug[-1][0],
+    )
 
 
 def in_threads(*bodies: Callable) -> list:

@@ -275,8 +275,19 @@ def in_callback(make: Callable) -> Callable:
     return fault
 
 
-WHERE = [in_formula, in_hook, in_node_hook, in_prehook, in_leaf_hook, in_post_accumulate_hook, in_multi_grad_hook, in_unpack,
-         in_recomputation, in_reentrant_recomputation, in_callback]  # fmt: skip
+WHERE = [
+    in_formula,
+    in_hook,
+    in_node_hook,
+    in_prehook,
+    in_leaf_hook,
+    in_post_accumulate_hook,
+    in_multi_grad_hook,
+    in_unpack,
+    in_recomputation,
+    in_reentrant_recomputation,
+    in_callback,
+]
 KINDS = [ValueError, MemoryError, KeyboardInterrupt, SystemExit, StopIteration, RecursionError, GeneratorExit]
 
 

@@ -236,8 +236,14 @@ def test_finalisers_of_two_threads_that_add_to_each_others_leaves(monkeypatch: p
 def run(program: str, *flags: str) -> str:
     """What a program prints in a process of its own, which must end well within a minute."""
     environment = {**os.environ, "FERRO_KERNELS": "off"}
-    done = subprocess.run([sys.executable, *flags, "-c", program], capture_output=True, text=True, timeout=60, env=environment,
-                          check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, *flags, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

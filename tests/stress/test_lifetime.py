@@ -194,9 +194,15 @@ def failing(where: str, threads: int) -> Callable:
 def hooks() -> None:
     x = leaf(3)
     y = x.sin()
-    handles = [y.register_hook(lambda g: g * 2), x.register_hook(lambda g: None), y.grad_fn.register_hook(lambda gi, go: None),
-               y.grad_fn.register_prehook(lambda go: None), x.register_post_accumulate_grad_hook(lambda t: None),
-               register_multi_grad_hook([x, y], lambda gs: None), register_multi_grad_hook([x, y], lambda g: None, mode="any")]  # fmt: skip
+    handles = [
+        y.register_hook(lambda g: g * 2),
+        x.register_hook(lambda g: None),
+        y.grad_fn.register_hook(lambda gi, go: None),
+        y.grad_fn.register_prehook(lambda go: None),
+        x.register_post_accumulate_grad_hook(lambda t: None),
+        register_multi_grad_hook([x, y], lambda gs: None),
+        register_multi_grad_hook([x, y], lambda g: None, mode="any"),
+    ]
     y.retain_grad()
     y.grad_fn.metadata["note"] = x
     y.sum().backward()
@@ -341,8 +347,21 @@ def modes() -> None:
     x.data.mul_(2)
 
 
-PLACES = ["forward", "shapes", "formula", "hook", "node hook", "prehook", "leaf hook", "post hook", "multi hook", "callback", "pack", "unpack",
-          "recomputation"]  # fmt: skip
+PLACES = [
+    "forward",
+    "shapes",
+    "formula",
+    "hook",
+    "node hook",
+    "prehook",
+    "leaf hook",
+    "post hook",
+    "multi hook",
+    "callback",
+    "pack",
+    "unpack",
+    "recomputation",
+]
 SCENARIOS: dict[str, Callable] = {
     "sgd": training_steps(lambda p: ferro.optim.SGD(p, 0.1, momentum=0.9)),
     "adam": training_steps(lambda p: ferro.optim.Adam(p, 0.1)),

@@ -116,8 +116,17 @@ def in_default(watch: Watch, g: Any) -> None:
     watch.add(get, g)
 
 
-HOLDERS = [in_list, in_list_as_array, as_view, in_generator, in_generator_with_the_inner_array, in_traceback, in_another_thread,
-           in_closure, in_default]  # fmt: skip
+HOLDERS = [
+    in_list,
+    in_list_as_array,
+    as_view,
+    in_generator,
+    in_generator_with_the_inner_array,
+    in_traceback,
+    in_another_thread,
+    in_closure,
+    in_default,
+]
 holders = pytest.mark.parametrize("hold", HOLDERS)
 
 

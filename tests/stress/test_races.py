@@ -329,8 +329,13 @@ def test_hooks_come_and_go_while_other_threads_run_backward() -> None:
                 done.set()
             return None
         while not done.is_set():
-            handles = [x.register_hook(lambda g: None), y.register_hook(lambda g: g * 1), y.grad_fn.register_hook(lambda gi, go: None),
-                       y.grad_fn.register_prehook(lambda go: None), x.register_post_accumulate_grad_hook(lambda t: None)]  # fmt: skip
+            handles = [
+                x.register_hook(lambda g: None),
+                y.register_hook(lambda g: g * 1),
+                y.grad_fn.register_hook(lambda gi, go: None),
+                y.grad_fn.register_prehook(lambda go: None),
+                x.register_post_accumulate_grad_hook(lambda t: None),
+            ]
             y.retain_grad()
             for h in handles:
                 h.remove()

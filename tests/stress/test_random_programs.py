@@ -159,8 +159,11 @@ def features(program: Program, mine: Outcome) -> set[str]:
         if any(g is None and n in program.inputs for n, g in mine.grads.items())
         else set()
     )
-    found |= {"backward raises what a formula or hook raised"} if any(
-        isinstance(mine.errors.get(e), Broken) for e in ENDINGS) else set()  # fmt: skip
+    found |= (
+        {"backward raises what a formula or hook raised"}
+        if any(isinstance(mine.errors.get(e), Broken) for e in ENDINGS)
+        else set()
+    )
     found |= (
         {"a saved value was changed"}
         if any("modified by an inplace" in str(e) for e in mine.errors.values())
@@ -174,9 +177,31 @@ def test_the_programs_of_ci_have_all_that_they_should() -> None:
     for seed in range(400):
         program = Maker(seed, large=seed % 25 == 0).make()
         counts.update(features(program, run(program, ferro)))
-    often = ["fan-out", "view", "in-place", "in-place on a view", "expand", "no_grad", "detach", "retain_grad", "hook.keep", "hook.replace",
-             "hook.scale", "hook.node", "hook.before", "hook.post", "hook.all", "fn.Pair", "fn.Lazy", "fn.Second", "fn.Double", "lib.cat",
-             "lib.where", *[f"ends with {e}" for e in ENDINGS], "an input without gradient"]  # fmt: skip
+    often = [
+        "fan-out",
+        "view",
+        "in-place",
+        "in-place on a view",
+        "expand",
+        "no_grad",
+        "detach",
+        "retain_grad",
+        "hook.keep",
+        "hook.replace",
+        "hook.scale",
+        "hook.node",
+        "hook.before",
+        "hook.post",
+        "hook.all",
+        "fn.Pair",
+        "fn.Lazy",
+        "fn.Second",
+        "fn.Double",
+        "lib.cat",
+        "lib.where",
+        *[f"ends with {e}" for e in ENDINGS],
+        "an input without gradient",
+    ]
     seldom = [
         "a hook is told None",
         "hook.any",

@@ -264,8 +264,18 @@ class Looks(ferro.autograd.Function):
     def backward(ctx: Any, g: Any) -> Any:
         now = mode.current()
         x = ferro.ones(1, requires_grad=True)
-        ctx.seen.append((threading.get_ident(), now.grad, now.inference, now.level, len(now.pack), len(now.observers), now.anomaly is not None,
-                         (x * x).requires_grad))  # fmt: skip
+        ctx.seen.append(
+            (
+                threading.get_ident(),
+                now.grad,
+                now.inference,
+                now.level,
+                len(now.pack),
+                len(now.observers),
+                now.anomaly is not None,
+                (x * x).requires_grad,
+            )
+        )
         return g * 1, None
 
 
@@ -291,8 +301,13 @@ def test_workers_of_backward_see_the_modes_of_the_calling_thread(name: str, monk
 
     x = ferro.ones(4, requires_grad=True)
     total = sum((Looks.apply((x * float(i)).sin(), seen).sum() for i in range(12)), start=x.sum())
-    context = {"plain": ferro.enable_grad, "no_grad": ferro.no_grad, "observer": ferro.autograd.profiler.profile,
-               "hooks": lambda: graph.saved_tensors_hooks(lambda t: t, lambda t: t), "anomaly": ferro.autograd.detect_anomaly}[name]  # fmt: skip
+    context = {
+        "plain": ferro.enable_grad,
+        "no_grad": ferro.no_grad,
+        "observer": ferro.autograd.profiler.profile,
+        "hooks": lambda: graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+        "anomaly": ferro.autograd.detect_anomaly,
+    }[name]
     with context():
         monkeypatch.setattr(cpu, "cos", cos)  # the derivative of sin
         ferro.autograd.backward(total, num_threads=3)

@@ -11,8 +11,23 @@ from typing import Any
 
 import torch
 
-VIEWS = {"select", "narrow", "unsqueeze", "squeeze", "flatten", "view_as", "transpose", "reshape", "diagonal", "permute", "expand",
-         "unbind", "split", "__getitem__", "contiguous"}  # fmt: skip
+VIEWS = {
+    "select",
+    "narrow",
+    "unsqueeze",
+    "squeeze",
+    "flatten",
+    "view_as",
+    "transpose",
+    "reshape",
+    "diagonal",
+    "permute",
+    "expand",
+    "unbind",
+    "split",
+    "__getitem__",
+    "contiguous",
+}
 
 
 class Memory:

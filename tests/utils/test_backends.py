@@ -80,9 +80,15 @@ def test_precisions_asked_of_all_of_a_library_and_of_an_operation(torch):
     def read(package):
         return [reach(package, path + ".x")[0].fp32_precision for path in PRECISIONS[1:]]
 
-    steps = [("fp32_precision", "ieee"), ("cudnn.fp32_precision", "tf32"), ("mkldnn.matmul.fp32_precision", "bf16"),
-             ("fp32_precision", "bf16"), ("cudnn.fp32_precision", "none"), ("mkldnn.matmul.fp32_precision", "none"),
-             ("fp32_precision", "none")]  # fmt: skip
+    steps = [
+        ("fp32_precision", "ieee"),
+        ("cudnn.fp32_precision", "tf32"),
+        ("mkldnn.matmul.fp32_precision", "bf16"),
+        ("fp32_precision", "bf16"),
+        ("cudnn.fp32_precision", "none"),
+        ("mkldnn.matmul.fp32_precision", "none"),
+        ("fp32_precision", "none"),
+    ]
     assert read(ferro) == read(torch)
     for path, wish in steps:
         for package in (ferro, torch):

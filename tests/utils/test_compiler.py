@@ -79,8 +79,15 @@ def module_facts(torch: Any) -> list[Any]:
     """What programs see of a compiled module, as values that can be compared."""
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.BatchNorm1d(3))
     compiled = torch.compile(model, backend="eager")
-    facts = [list(compiled.state_dict()), [n for n, _ in compiled.named_parameters()], [n for n, _ in compiled.named_modules()],
-             len(compiled), compiled.training, compiled._orig_mod is model, hasattr(compiled, "__getitem__")]  # fmt: skip
+    facts = [
+        list(compiled.state_dict()),
+        [n for n, _ in compiled.named_parameters()],
+        [n for n, _ in compiled.named_modules()],
+        len(compiled),
+        compiled.training,
+        compiled._orig_mod is model,
+        hasattr(compiled, "__getitem__"),
+    ]
     compiled.eval()
     facts += [model.training, compiled.training]
     compiled.train()

@@ -171,10 +171,20 @@ ASKED: dict[str, Any] = {  # what a program says to a GPU, and to streams and ev
     "cpu.stream": lambda t: t.cpu.stream(t.cpu.Stream()).__enter__(),
     "cpu.current_stream": lambda t: t.cpu.current_stream() is t.cpu.current_stream(),
     "cpu.wait_stream": lambda t: t.cpu.Stream().wait_stream(t.cpu.current_stream()),
-    "cpu.device": lambda t: (t.cpu.device_count(), t.cpu.current_device(), t.cpu.is_available(), t.cpu.is_initialized()),
+    "cpu.device": lambda t: (
+        t.cpu.device_count(),
+        t.cpu.current_device(),
+        t.cpu.is_available(),
+        t.cpu.is_initialized(),
+    ),
     "cpu.set_device": lambda t: t.cpu.set_device("cpu"),
-    "cpu.Event": lambda t: (t.cpu.Event().query(), t.cpu.Event().record(), t.cpu.Event().synchronize(), t.cpu.Event().wait()),
-}  # fmt: skip
+    "cpu.Event": lambda t: (
+        t.cpu.Event().query(),
+        t.cpu.Event().record(),
+        t.cpu.Event().synchronize(),
+        t.cpu.Event().wait(),
+    ),
+}
 
 
 def outcome(function: Any, t: Any) -> tuple[Exception | None, str]:

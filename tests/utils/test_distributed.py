@@ -94,8 +94,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "broadcast": lambda m: written(m.d.broadcast, x(m), 0),
     "broadcast_group_src": lambda m: written(m.d.broadcast, x(m), group_src=0),
     **{f"all_reduce_{op}": lambda m, op=op: written(m.d.all_reduce, x(m), getattr(m.d.ReduceOp, op)) for op in OPS[:5]},
-    **{f"all_reduce_int_{op}": lambda m, op=op: written(m.d.all_reduce, x(m, "int64"), getattr(m.d.ReduceOp, op))
-       for op in OPS if op != "AVG"},
+    **{
+        f"all_reduce_int_{op}": lambda m, op=op: written(m.d.all_reduce, x(m, "int64"), getattr(m.d.ReduceOp, op))
+        for op in OPS
+        if op != "AVG"
+    },
     "all_reduce_transposed": lambda m: written(m.d.all_reduce, x(m).t()),
     "all_reduce_complex": lambda m: written(m.d.all_reduce, x(m, "complex64")),
     "all_reduce_bool": lambda m: written(m.d.all_reduce, x(m, "bool")),
@@ -122,66 +125,154 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "scatter_object_list": lambda m: written(m.d.scatter_object_list, [None], [{"a": 1}]),
     "barrier": lambda m: m.d.barrier(),
     "monitored_barrier": lambda m: m.d.monitored_barrier(),
-    "questions": lambda m: [m.d.is_initialized(), m.d.get_rank(), m.d.get_world_size(), m.d.get_backend(),
-                            m.d.get_process_group_ranks(None), m.d.get_global_rank(m.d.group.WORLD, 0),
-                            m.d.get_group_rank(m.d.group.WORLD, 0), m.d.get_node_local_rank(3),
-                            m.d.get_default_backend_for_device("cpu"), m.d.is_torchelastic_launched(),
-                            m.d.is_mpi_available(), m.d.is_ucc_available(), m.d.is_xccl_available(), m.d.is_gloo_available(),
-                            m.d.is_backend_available("gloo"), m.d.get_rank(m.d.GroupMember.NON_GROUP_MEMBER),
-                            m.d.get_world_size(m.d.GroupMember.NON_GROUP_MEMBER)],
+    "questions": lambda m: [
+        m.d.is_initialized(),
+        m.d.get_rank(),
+        m.d.get_world_size(),
+        m.d.get_backend(),
+        m.d.get_process_group_ranks(None),
+        m.d.get_global_rank(m.d.group.WORLD, 0),
+        m.d.get_group_rank(m.d.group.WORLD, 0),
+        m.d.get_node_local_rank(3),
+        m.d.get_default_backend_for_device("cpu"),
+        m.d.is_torchelastic_launched(),
+        m.d.is_mpi_available(),
+        m.d.is_ucc_available(),
+        m.d.is_xccl_available(),
+        m.d.is_gloo_available(),
+        m.d.is_backend_available("gloo"),
+        m.d.get_rank(m.d.GroupMember.NON_GROUP_MEMBER),
+        m.d.get_world_size(m.d.GroupMember.NON_GROUP_MEMBER),
+    ],
     "group": lambda m: asked(m, m.d.new_group()),
-}  # fmt: skip
+}
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "broadcast_root": (lambda m: m.d.broadcast(x(m), 1), "broadcast: invalid root rank: 1"),
     "broadcast_negative": (lambda m: m.d.broadcast(x(m), -1), "invalid root rank: -1"),
     "broadcast_nobody": (lambda m: m.d.broadcast(x(m)), "Must specify global_rank or group_rank"),
     "broadcast_list": (lambda m: m.d.broadcast([1], 0), "Expected parameter `tensor` of type torch.Tensor"),
-    **{f"all_reduce_{op}": (lambda m, op=op: m.d.all_reduce(x(m), getattr(m.d.ReduceOp, op)), f"Cannot use ReduceOp.{op} with non-integral dtype")
-       for op in OPS[5:]},
-    "all_reduce_mean_of_integers": (lambda m: m.d.all_reduce(x(m, "int64"), m.d.ReduceOp.AVG), "can't be cast to the desired output type"),
-    "all_reduce_complex": (lambda m: m.d.all_reduce(x(m, "complex64"), m.d.ReduceOp.MAX), "all_reduce does not support"),
+    **{
+        f"all_reduce_{op}": (
+            lambda m, op=op: m.d.all_reduce(x(m), getattr(m.d.ReduceOp, op)),
+            f"Cannot use ReduceOp.{op} with non-integral dtype",
+        )
+        for op in OPS[5:]
+    },
+    "all_reduce_mean_of_integers": (
+        lambda m: m.d.all_reduce(x(m, "int64"), m.d.ReduceOp.AVG),
+        "can't be cast to the desired output type",
+    ),
+    "all_reduce_complex": (
+        lambda m: m.d.all_reduce(x(m, "complex64"), m.d.ReduceOp.MAX),
+        "all_reduce does not support",
+    ),
     "all_reduce_op": (lambda m: m.d.all_reduce(x(m), "sum"), "incompatible function arguments"),
     "reduce_root": (lambda m: m.d.reduce(x(m), 1), "reduce: invalid root rank: 1"),
     "all_gather_length": (lambda m: m.d.all_gather([room(m, 2, 2)] * 2, x(m)), "(expected length 1, got 2)"),
-    "all_gather_shape": (lambda m: m.d.all_gather([room(m, 3)], x(m)), "allgather: invalid tensor size at index 0 (expected (2, 2), got (3"),
-    "all_gather_dtype": (lambda m: m.d.all_gather([room(m, 2, 2, dtype="float64")], x(m)), "Invalid usage of tensors with different dtypes"),
-    "all_gather_no_list": (lambda m: m.d.all_gather(room(m, 2, 2), x(m)), "Expected parameter `tensor_list` of type List[torch.Tensor]"),
-    "all_gather_single_shape": (lambda m: m.d.all_gather_single(room(m, 3), x(m)), "allgather: invalid tensor size at index 0 (expected (2, 2)"),
-    "all_gather_single_dtype": (lambda m: m.d.all_gather_single(room(m, 2, 2, dtype="float64"), x(m)), "invalid tensor type at index 0"),
+    "all_gather_shape": (
+        lambda m: m.d.all_gather([room(m, 3)], x(m)),
+        "allgather: invalid tensor size at index 0 (expected (2, 2), got (3",
+    ),
+    "all_gather_dtype": (
+        lambda m: m.d.all_gather([room(m, 2, 2, dtype="float64")], x(m)),
+        "Invalid usage of tensors with different dtypes",
+    ),
+    "all_gather_no_list": (
+        lambda m: m.d.all_gather(room(m, 2, 2), x(m)),
+        "Expected parameter `tensor_list` of type List[torch.Tensor]",
+    ),
+    "all_gather_single_shape": (
+        lambda m: m.d.all_gather_single(room(m, 3), x(m)),
+        "allgather: invalid tensor size at index 0 (expected (2, 2)",
+    ),
+    "all_gather_single_dtype": (
+        lambda m: m.d.all_gather_single(room(m, 2, 2, dtype="float64"), x(m)),
+        "invalid tensor type at index 0",
+    ),
     "gather_nowhere": (lambda m: m.d.gather(x(m)), "Argument ``gather_list`` must be specified on destination rank."),
-    "gather_length": (lambda m: m.d.gather(x(m), [room(m, 2, 2)] * 2), "Incorrect output list size 2. Output list size should be 1"),
-    "scatter_nothing": (lambda m: m.d.scatter(room(m, 2, 2)), "Argument ``scatter_list`` must be specified on source rank."),
-    "scatter_length": (lambda m: m.d.scatter(room(m, 2, 2), [x(m)] * 2), "Incorrect input list size 2. Input list size should be 1"),
-    "scatter_shape": (lambda m: m.d.scatter(room(m, 3), [x(m)]), "scatter: invalid tensor size at index 0 (expected (3"),
-    "all_to_all_split": (lambda m: m.d.all_to_all_single(room(m, 2, 2), x(m), [1], [1]), "Split sizes doesn't match total dim 0 size"),
+    "gather_length": (
+        lambda m: m.d.gather(x(m), [room(m, 2, 2)] * 2),
+        "Incorrect output list size 2. Output list size should be 1",
+    ),
+    "scatter_nothing": (
+        lambda m: m.d.scatter(room(m, 2, 2)),
+        "Argument ``scatter_list`` must be specified on source rank.",
+    ),
+    "scatter_length": (
+        lambda m: m.d.scatter(room(m, 2, 2), [x(m)] * 2),
+        "Incorrect input list size 2. Input list size should be 1",
+    ),
+    "scatter_shape": (
+        lambda m: m.d.scatter(room(m, 3), [x(m)]),
+        "scatter: invalid tensor size at index 0 (expected (3",
+    ),
+    "all_to_all_split": (
+        lambda m: m.d.all_to_all_single(room(m, 2, 2), x(m), [1], [1]),
+        "Split sizes doesn't match total dim 0 size",
+    ),
     "scatter_object_list": (lambda m: m.d.scatter_object_list([None], [1, 2]), "Incorrect input list size 2."),
-    "send_to_itself": (lambda m: m.d.send(x(m), 0), "destination rank should not be the same as the rank of the current process."),
-    "twice": (lambda m: m.d.init_process_group("gloo", rank=0, world_size=1), "trying to initialize the default process group twice!"),
+    "send_to_itself": (
+        lambda m: m.d.send(x(m), 0),
+        "destination rank should not be the same as the rank of the current process.",
+    ),
+    "twice": (
+        lambda m: m.d.init_process_group("gloo", rank=0, world_size=1),
+        "trying to initialize the default process group twice!",
+    ),
     "group_of_others": (lambda m: m.d.new_group([1]), "Rank 1 is out of range. Valid ranks are 0 to 0 (world_size=1)"),
-    "group_too_large": (lambda m: m.d.new_group([0, 1]), "the new group's world size should be less or equal to the world size"),
+    "group_too_large": (
+        lambda m: m.d.new_group([0, 1]),
+        "the new group's world size should be less or equal to the world size",
+    ),
     "group_repeated": (lambda m: m.d.new_group([0, 0]), "ranks list must not contain duplicate entries, got [0, 0]"),
-    "no_group": (lambda m: m.d.get_rank(3), "Group 3 is not registered, please create group with torch.distributed.new_group API"),
+    "no_group": (
+        lambda m: m.d.get_rank(3),
+        "Group 3 is not registered, please create group with torch.distributed.new_group API",
+    ),
     "group_destroyed": (lambda m: destroyed_twice(m, m.d.new_group()), "Invalid process group specified"),
-    "ddp_without_parameters": (lambda m: m.DDP(m.t.nn.ReLU()), "DistributedDataParallel is not needed when a module doesn't have any"),
+    "ddp_without_parameters": (
+        lambda m: m.DDP(m.t.nn.ReLU()),
+        "DistributedDataParallel is not needed when a module doesn't have any",
+    ),
     "ddp_frozen": (lambda m: m.DDP(m.t.nn.Linear(2, 2).requires_grad_(False)), "DistributedDataParallel is not needed"),
-    "ddp_device": (lambda m: m.DDP(m.t.nn.Linear(2, 2), device_ids=[0]), "device_ids and output_device arguments only work with"),
-    "ddp_devices": (lambda m: m.DDP(m.t.nn.Linear(2, 2), device_ids=[0, 1]), "device_ids can only be None or contain a single element."),
-}  # fmt: skip
+    "ddp_device": (
+        lambda m: m.DDP(m.t.nn.Linear(2, 2), device_ids=[0]),
+        "device_ids and output_device arguments only work with",
+    ),
+    "ddp_devices": (
+        lambda m: m.DDP(m.t.nn.Linear(2, 2), device_ids=[0, 1]),
+        "device_ids can only be None or contain a single element.",
+    ),
+}
 
 EARLY: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "get_rank": (lambda m: m.d.get_rank(), "Default process group has not been initialized, please make sure to call init_process_group."),
+    "get_rank": (
+        lambda m: m.d.get_rank(),
+        "Default process group has not been initialized, please make sure to call init_process_group.",
+    ),
     "all_reduce": (lambda m: m.d.all_reduce(x(m)), "Default process group has not been initialized"),
     "barrier": (lambda m: m.d.barrier(), "Default process group has not been initialized"),
     "destroy": (lambda m: m.d.destroy_process_group(), "Process group cannot be None"),
     "no rank": (lambda m: m.d.init_process_group("gloo"), "environment variable RANK expected, but not set"),
-    "no size": (lambda m: m.d.init_process_group("gloo", rank=0), "environment variable WORLD_SIZE expected, but not set"),
-    "method": (lambda m: m.d.init_process_group("gloo", init_method="zz://", rank=0, world_size=1), "No rendezvous handler for zz://"),
-    "timeout": (lambda m: m.d.init_process_group("gloo", timeout=3, rank=0, world_size=1),
-                "Expected timeout argument to be of type datetime.timedelta, got 3"),
+    "no size": (
+        lambda m: m.d.init_process_group("gloo", rank=0),
+        "environment variable WORLD_SIZE expected, but not set",
+    ),
+    "method": (
+        lambda m: m.d.init_process_group("gloo", init_method="zz://", rank=0, world_size=1),
+        "No rendezvous handler for zz://",
+    ),
+    "timeout": (
+        lambda m: m.d.init_process_group("gloo", timeout=3, rank=0, world_size=1),
+        "Expected timeout argument to be of type datetime.timedelta, got 3",
+    ),
     "ddp": (lambda m: m.DDP(m.t.nn.Linear(2, 2)), "Default process group has not been initialized"),
-    "sampler": (lambda m: m.t.utils.data.DistributedSampler(range(3)), "Default process group has not been initialized"),
-}  # fmt: skip
+    "sampler": (
+        lambda m: m.t.utils.data.DistributedSampler(range(3)),
+        "Default process group has not been initialized",
+    ),
+}
 
 
 @OLD
@@ -307,8 +398,14 @@ def trained(m: Any) -> Any:
         optimizer.step()
     with model.join():
         model(x(m)).sum().backward()
-    return ([(k, v.flatten().tolist()) for k, v in model.state_dict().items()], [p.grad is None for p in model.parameters()],
-            model.module is net, copy.deepcopy(model).module is net, model.training, model.require_backward_grad_sync)  # fmt: skip
+    return (
+        [(k, v.flatten().tolist()) for k, v in model.state_dict().items()],
+        [p.grad is None for p in model.parameters()],
+        model.module is net,
+        copy.deepcopy(model).module is net,
+        model.training,
+        model.require_backward_grad_sync,
+    )
 
 
 def test_a_model_behind_ddp_trains_as_pytorch_s(theirs: Any, alone: None) -> None:
@@ -374,9 +471,22 @@ dist.destroy_process_group()
 
 
 def test_a_script_for_torchrun_runs_as_one_process(tmp_path: Path) -> None:
-    environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "FERRO_KERNELS": "off",
-                   "PYTHONPATH": str(Path(ferro.__file__).parents[1])}  # fmt: skip
+    environment = {
+        **os.environ,
+        "RANK": "0",
+        "WORLD_SIZE": "1",
+        "LOCAL_RANK": "0",
+        "FERRO_KERNELS": "off",
+        "PYTHONPATH": str(Path(ferro.__file__).parents[1]),
+    }
     (tmp_path / "train.py").write_text(SCRIPT, "utf-8")
-    done = subprocess.run([sys.executable, "-W", "error", "train.py"], cwd=tmp_path, env=environment, capture_output=True,
-                          text=True, timeout=100, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "train.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
     assert (done.stdout, done.stderr) == ("['module.bias', 'module.weight']\n", "")

@@ -42,14 +42,20 @@ def called_back(t: Any) -> Any:
 
 
 CASES: dict[str, Callable[[Any], Any]] = {
-    "value": lambda t: [done(t, 3).wait(), done(t, 3).value(), done(t, None).value(), done(t, 3).done(), t.futures.Future().done()],
+    "value": lambda t: [
+        done(t, 3).wait(),
+        done(t, 3).value(),
+        done(t, None).value(),
+        done(t, 3).done(),
+        t.futures.Future().done(),
+    ],
     "chained": chained,
     "called back": called_back,
     "collected": lambda t: [f.value() for f in t.futures.collect_all([done(t, 1), done(t, 2)]).wait()],
     "none collected": lambda t: t.futures.collect_all([]).wait(),
     "all waited for": lambda t: t.futures.wait_all([done(t, 1), done(t, 2)]),
     "forked": lambda t: t.jit.wait(t.jit.fork(lambda x, y: x - y, 5, y=2)),
-}  # fmt: skip
+}
 REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "twice": (lambda t: done(t, 3).set_result(4), "Attempting to mark a completed Future as complete again"),
     "an exception after": (lambda t: done(t, 3).set_exception(KeyError(4)), "Attempting to mark a completed Future"),

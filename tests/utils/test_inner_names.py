@@ -14,28 +14,32 @@ from tests.helpers import run_python
 # -- conditions
 
 
-@pytest.mark.parametrize("case", [
-    lambda t: t._check(True),
-    lambda t: t._check(False),
-    lambda t: t._check(False, lambda: "the reason"),
-    lambda t: t._check(False, "text"),
-    lambda t: t._check(1),
-    lambda t: t._check(t.tensor(True)),
-    lambda t: t._check_index(False, lambda: "i"),
-    lambda t: t._check_value(False, lambda: "v"),
-    lambda t: t._check_type(False, lambda: "t"),
-    lambda t: t._check_not_implemented(False, lambda: "n"),
-    lambda t: t._check_is_size(2),
-    lambda t: t._check_is_size(-1, lambda: "s"),
-    lambda t: t._check_tensor_all(t.tensor([True, False]), lambda: "all"),
-    lambda t: t._check_tensor_all(t.tensor([True])),
-    lambda t: t._check_tensor_all(t.ones(1)),
-    lambda t: t._assert_async(t.tensor(3)),
-    lambda t: t._assert_async(t.tensor(0)),
-    lambda t: t._assert_async(t.tensor(False), "the reason"),
-    lambda t: t._assert_async(t.ones(2), "the reason"),
-    lambda t: t._assert_async(True, "the reason"),
-], ids=range(20))  # fmt: skip
+@pytest.mark.parametrize(
+    "case",
+    [
+        lambda t: t._check(True),
+        lambda t: t._check(False),
+        lambda t: t._check(False, lambda: "the reason"),
+        lambda t: t._check(False, "text"),
+        lambda t: t._check(1),
+        lambda t: t._check(t.tensor(True)),
+        lambda t: t._check_index(False, lambda: "i"),
+        lambda t: t._check_value(False, lambda: "v"),
+        lambda t: t._check_type(False, lambda: "t"),
+        lambda t: t._check_not_implemented(False, lambda: "n"),
+        lambda t: t._check_is_size(2),
+        lambda t: t._check_is_size(-1, lambda: "s"),
+        lambda t: t._check_tensor_all(t.tensor([True, False]), lambda: "all"),
+        lambda t: t._check_tensor_all(t.tensor([True])),
+        lambda t: t._check_tensor_all(t.ones(1)),
+        lambda t: t._assert_async(t.tensor(3)),
+        lambda t: t._assert_async(t.tensor(0)),
+        lambda t: t._assert_async(t.tensor(False), "the reason"),
+        lambda t: t._assert_async(t.ones(2), "the reason"),
+        lambda t: t._assert_async(True, "the reason"),
+    ],
+    ids=range(20),
+)
 def test_conditions_raise_as_in_pytorch(torch: Any, case: Callable[[Any], Any]) -> None:
     def outcome(t: Any) -> Any:
         try:

@@ -157,11 +157,20 @@ def test_types_have_pytorchs_names(torch: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "args"),
     [
-        ("sym_int", (2.7,)), ("sym_int", (-2.7,)), ("sym_int", (3,)), ("sym_float", (2,)), ("sym_not", (True,)),
-        ("sym_sqrt", (2,)), ("sym_max", (2, 3)), ("sym_max", (4, 3.0)), ("sym_min", (2, 3.5)), ("sym_sum", ([1, 2, 3],)),
-        ("sym_ite", (False, 1, 2)), ("is_vulkan_available", ()),
+        ("sym_int", (2.7,)),
+        ("sym_int", (-2.7,)),
+        ("sym_int", (3,)),
+        ("sym_float", (2,)),
+        ("sym_not", (True,)),
+        ("sym_sqrt", (2,)),
+        ("sym_max", (2, 3)),
+        ("sym_max", (4, 3.0)),
+        ("sym_min", (2, 3.5)),
+        ("sym_sum", ([1, 2, 3],)),
+        ("sym_ite", (False, 1, 2)),
+        ("is_vulkan_available", ()),
     ],
-)  # fmt: skip
+)
 def test_symbols_are_numbers(torch: Any, name: str, args: tuple) -> None:
     found, expected = getattr(ferro, name)(*args), getattr(torch, name)(*args)
     assert (found, type(found)) == (expected, type(expected))
@@ -197,9 +206,16 @@ def test_methods_are_functions_too(torch: Any) -> None:
 
 def test_typename_says_what_pytorch_says(torch: Any) -> None:
     for make in (
-        lambda lib: lib.ones(1), lambda lib: lib.ones(1, dtype=lib.int64), lambda lib: 3, lambda lib: "text", lambda lib: [1],
-        lambda lib: lib.nn.Linear, lambda lib: lib.nn.Linear(1, 1), lambda lib: len, lambda lib: None,
-    ):  # fmt: skip
+        lambda lib: lib.ones(1),
+        lambda lib: lib.ones(1, dtype=lib.int64),
+        lambda lib: 3,
+        lambda lib: "text",
+        lambda lib: [1],
+        lambda lib: lib.nn.Linear,
+        lambda lib: lib.nn.Linear(1, 1),
+        lambda lib: len,
+        lambda lib: None,
+    ):
         assert ferro.typename(make(ferro)).replace("ferro.", "torch.") == torch.typename(make(torch))
 
 

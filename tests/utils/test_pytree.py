@@ -110,7 +110,9 @@ def test_paths_of_leaves_are_pytorchs(theirs: Any) -> None:
         made = module.tree_map_with_path(lambda path, x, y: (len(path), x, y), {"a": 1, "b": [2]}, {"a": 3, "b": [4]})
         assert made == {"a": (1, 1, 3), "b": [(2, 2, 4)]}
         assert module.tree_leaves_with_path([(1,), 2], is_leaf=lambda x: isinstance(x, tuple)) == [
-            ((module.SequenceKey(0),), (1,)), ((module.SequenceKey(1),), 2)]  # fmt: skip
+            ((module.SequenceKey(0),), (1,)),
+            ((module.SequenceKey(1),), 2),
+        ]
         assert module.tree_is_leaf(3)
         assert not module.tree_is_leaf([3])
 
@@ -126,9 +128,11 @@ def test_paths_of_registered_classes(name: str) -> None:
         """Registered without keys."""
 
     module.register_pytree_node(
-        Named, module._dict_flatten, lambda values, names: Named(module._dict_unflatten(values, names)),
+        Named,
+        module._dict_flatten,
+        lambda values, names: Named(module._dict_unflatten(values, names)),
         flatten_with_keys_fn=module._dict_flatten_with_keys,
-    )  # fmt: skip
+    )
     module.register_pytree_node(Plain, lambda x: ([1], None), lambda children, context: Plain())
     [(path, leaf)] = module.tree_leaves_with_path([Named(a=1)])
     assert (module.keystr(path), leaf) == ("[0]['a']", 1)

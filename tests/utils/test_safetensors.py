@@ -15,8 +15,22 @@ from ferro.utils import safetensors
 
 def tensors(t: Any) -> dict[str, Any]:
     """Tensors of every kind that the format holds."""
-    names = ("bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16", "float32",
-             "float64", "complex64")  # fmt: skip
+    names = (
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+        "complex64",
+    )
     made = {name: t.tensor([[1, 0], [2, 3]]).to(getattr(t, name)) for name in names}
     return {**made, "number": t.tensor(3.5), "empty": t.zeros(0, 2), "parameter": t.nn.Parameter(t.ones(2))}
 

@@ -115,10 +115,19 @@ def test_autograd_goes_on_over_the_move() -> None:
         z.backward()
 
 
-@pytest.mark.parametrize("make", [lambda t: t.zeros(0), lambda t: t.tensor(1.5), lambda t: t.ones(2, 3).t(), lambda t: t.zeros(2, 1).expand(2, 3),
-                                  lambda t: t.tensor([True, False]), lambda t: t.ones(2, dtype=t.bfloat16),
-                                  lambda t: t.tensor([1 + 2j])], ids=["empty", "number", "transposed", "expanded", "bool", "bfloat16",
-                                                                     "complex"])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda t: t.zeros(0),
+        lambda t: t.tensor(1.5),
+        lambda t: t.ones(2, 3).t(),
+        lambda t: t.zeros(2, 1).expand(2, 3),
+        lambda t: t.tensor([True, False]),
+        lambda t: t.ones(2, dtype=t.bfloat16),
+        lambda t: t.tensor([1 + 2j]),
+    ],
+    ids=["empty", "number", "transposed", "expanded", "bool", "bfloat16", "complex"],
+)
 def test_shared_tensors_have_pytorchs_geometry_and_numbers(torch: Any, make: Any) -> None:
     theirs, ours = (make(t).share_memory_() for t in (torch, ferro))
     assert (theirs.is_shared(), ours.is_shared()) == (True, True)

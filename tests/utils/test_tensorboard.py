@@ -48,10 +48,12 @@ CASES: dict[str, Callable[[Any, Any], None]] = {
     "scalars": lambda w, t: w.add_scalars("loss", {"train": t.tensor(1.0), "test set": 2.0}, 3, 5.0),
     "image": lambda w, t: w.add_image("x", t.tensor(PICTURE), 3, 5.0),
     "image by rows": lambda w, t: w.add_image("x", t.tensor(PICTURE[0]), 3, 5.0, dataformats="HW"),
-    "image, channels last": lambda w, t: w.add_image("x", (PICTURE.T * 255).astype(np.uint8), 3, 5.0, dataformats="WHC"),
+    "image, channels last": lambda w, t: w.add_image(
+        "x", (PICTURE.T * 255).astype(np.uint8), 3, 5.0, dataformats="WHC"
+    ),
     "images": lambda w, t: w.add_images("x", t.tensor(np.stack([PICTURE] * 10)), 3, 5.0),
     "text": lambda w, t: w.add_text("note", "**bold** \u00e4", 3, 5.0),
-}  # fmt: skip
+}
 
 
 def pixels(encoded: bytes) -> Any:
@@ -86,7 +88,9 @@ def test_what_is_written_is_what_pytorch_writes(torch: Any, tmp_path: Path, case
         elif value.WhichOneof("value") == "tensor":
             assert value.tensor.string_val == other.tensor.string_val
             assert (list(value.tensor.double_val), list(value.tensor.float_val)) == (
-                list(other.tensor.double_val), list(other.tensor.float_val))  # fmt: skip
+                list(other.tensor.double_val),
+                list(other.tensor.float_val),
+            )
         else:
             assert value.simple_value == other.simple_value
     folders = [

@@ -74,7 +74,7 @@ CASES: dict[str, Any] = {
     "a wrong type behind a wrong number": lambda T: ([1.0, "a"], [2.0, "a"], {}),
     "message": lambda T: (1.0, 2.0, {"msg": "Argh"}),
     "message made of the message": lambda T: ([1.0], [2.0], {"msg": lambda text: f"Header\n\n{text}\n\nFooter"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")  # (PyTorch's)
@@ -142,9 +142,12 @@ def test_make_tensor_draws_from_the_range(dtype: str) -> None:
 def test_make_tensor_refuses_what_torch_refuses() -> None:
     torch = pytest.importorskip("torch")
     for case in (
-        {"dtype": "int64", "requires_grad": True}, {"dtype": "float32", "low": 2, "high": 1}, {"dtype": "uint8", "low": 300, "high": 400},
-        {"dtype": "float32", "low": NAN}, {"dtype": "int64", "low": 3, "high": 3},
-    ):  # fmt: skip
+        {"dtype": "int64", "requires_grad": True},
+        {"dtype": "float32", "low": 2, "high": 1},
+        {"dtype": "uint8", "low": 300, "high": 400},
+        {"dtype": "float32", "low": NAN},
+        {"dtype": "int64", "low": 3, "high": 3},
+    ):
         for T in (torch, ferro):
             with pytest.raises(ValueError, match=r"must be less|only supports|cannot be NaN|not supported for boolean"):
                 T.testing.make_tensor((2,), **{**case, "dtype": getattr(T, case["dtype"])}, device="cpu")

@@ -135,9 +135,14 @@ def ready(x: np.ndarray) -> bool:
 
 
 _KERNELS = (
-    "correlate", "correlate_channels", "correlate_taps", "from_channels", "in_blocks", "in_equal_blocks",
+    "correlate",
+    "correlate_channels",
+    "correlate_taps",
+    "from_channels",
+    "in_blocks",
+    "in_equal_blocks",
     "multiply_images",
-)  # fmt: skip
+)
 
 
 def conv(
@@ -287,12 +292,14 @@ def _sums(batch: int, image: Ints, out: Ints, sets: tuple[_Set, ...], stride: In
     reach = tuple([max(some) // s for some, s in zip(union, stride, strict=True)])
     group = image[0] // groups, out[0] // groups * len(sets)
     images, tile = _tile(batch, (group[0], *image[1:]), (group[1], *out[1:]), reach, len(phases), groups)
-    room = tuple([
-        n + r - (_common(n, r, s, begin, some, length) if n == size else 0)
-        for n, r, s, begin, some, length, size in zip(
-            tile, reach, stride, start, residues, image[1:], out[1:], strict=True
-        )
-    ])  # fmt: skip
+    room = tuple(
+        [
+            n + r - (_common(n, r, s, begin, some, length) if n == size else 0)
+            for n, r, s, begin, some, length, size in zip(
+                tile, reach, stride, start, residues, image[1:], out[1:], strict=True
+            )
+        ]
+    )
     plane = math.prod(room)
     channels = np.arange(group[0])[:, None] * (len(phases) * images * plane)
     offsets, ends = [], [0]
@@ -306,9 +313,10 @@ def _sums(batch: int, image: Ints, out: Ints, sets: tuple[_Set, ...], stride: In
         ends.append(ends[-1] + offsets[-1].size)
     cuts = [[(b, min(b + n, size)) for b in range(0, size, n)] for n, size in zip(tile, out[1:], strict=True)]
     tiles = [
-        [a, min(a + images, batch), *chain.from_iterable(place)] for place in product(*cuts)
+        [a, min(a + images, batch), *chain.from_iterable(place)]
+        for place in product(*cuts)
         for a in range(0, batch, images)
-    ]  # fmt: skip
+    ]
     work = batch * (ends[-1] * math.prod(out) + COPY * (math.prod(image) + len(sets) * math.prod(out)))
     parts = max(1, min(len(tiles), MOST_CHUNKS, work // CHUNK_WORK))
     return _Sums(
@@ -330,12 +338,37 @@ def _in_blocks(w: np.ndarray, strides: Ints, rows: int, columns: int, taps: np.n
     return packed.reshape(-1)
 
 
-def _correlate(x: np.ndarray, sums: _Sums, stride: Ints, start: Ints, packed: np.ndarray, bias: np.ndarray | None,
-               groups: int, out: np.ndarray, step: Ints) -> None:  # fmt: skip
+def _correlate(
+    x: np.ndarray,
+    sums: _Sums,
+    stride: Ints,
+    start: Ints,
+    packed: np.ndarray,
+    bias: np.ndarray | None,
+    groups: int,
+    out: np.ndarray,
+    step: Ints,
+) -> None:
     """Writes the sums of each set to every step-th place of `out`."""
     added = np.zeros(out.shape[1], x.dtype) if bias is None else _readable(bias, x.dtype)
-    args = (x, x.shape[1:], sums.phases, stride, start, sums.images, sums.room, sums.reach, sums.tiles,
-            sums.offsets, sums.sets, packed, added, groups, out, (out.shape[1:], step))  # fmt: skip
+    args = (
+        x,
+        x.shape[1:],
+        sums.phases,
+        stride,
+        start,
+        sums.images,
+        sums.room,
+        sums.reach,
+        sums.tiles,
+        sums.offsets,
+        sums.sets,
+        packed,
+        added,
+        groups,
+        out,
+        (out.shape[1:], step),
+    )
     run_rows("correlate", sums.parts, len(sums.tiles), args, ALL_BUT_TILES)
 
 
@@ -478,8 +511,22 @@ def _correlate_taps(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray
     sums = _sums(len(x), plan.image, plan.out, plan.sets, plan.stride, start, plan.groups)
     parts = min(sums.parts, max(2, TOTALS // total.size))
     some = total if parts == 1 else np.zeros((parts * len(total), *total.shape[1:]), total.dtype)
-    args = (x, x.shape[1:], sums.phases, plan.stride, start, sums.images, sums.room, sums.reach, sums.tiles,
-            sums.offsets, g, g.shape[1:], plan.groups, some)  # fmt: skip
+    args = (
+        x,
+        x.shape[1:],
+        sums.phases,
+        plan.stride,
+        start,
+        sums.images,
+        sums.room,
+        sums.reach,
+        sums.tiles,
+        sums.offsets,
+        g,
+        g.shape[1:],
+        plan.groups,
+        some,
+    )
     run_parts("correlate_taps", parts, args, ~(1 << 8 | 1 << 13))
     if parts > 1:
         total += _added(some, parts)

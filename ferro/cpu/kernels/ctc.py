@@ -15,8 +15,9 @@ def alpha(y: np.ndarray, labels: np.ndarray, steps: np.ndarray, lengths: np.ndar
     return out
 
 
-def occupancy(y: np.ndarray, labels: np.ndarray, steps: np.ndarray, lengths: np.ndarray, alpha: np.ndarray,
-              total: np.ndarray) -> np.ndarray:  # fmt: skip
+def occupancy(
+    y: np.ndarray, labels: np.ndarray, steps: np.ndarray, lengths: np.ndarray, alpha: np.ndarray, total: np.ndarray
+) -> np.ndarray:
     """The occupancy of each class at each step, (T, N, C)."""
     dtype = y.dtype
     y = contiguous(y)

@@ -21,8 +21,7 @@ _CHUNK = 1 << 18  # multiplications, some 20 us
 def ready(x: np.ndarray) -> bool:
     """Whether there are kernels for these matrices."""
     dtype = x.dtype
-    return (dtype in DTYPES and readiness.ready(_KERNELS, dtype)
-        and x.size > 0 and x.shape[-1] * x.shape[-2] <= _MOST)  # fmt: skip
+    return dtype in DTYPES and readiness.ready(_KERNELS, dtype) and x.size > 0 and x.shape[-1] * x.shape[-2] <= _MOST
 
 
 def _run(name: str, multiplications: int, count: int, *stacks: Any) -> bool:

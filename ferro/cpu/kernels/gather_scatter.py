@@ -23,8 +23,13 @@ FEW = 32  # places that are looked at fastest as a list
 
 def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
     """Whether x is contiguous, large and of a dtype with kernels, and the index large and of the shape of x but along `dim`."""
-    return (index.size >= SMALL and has_kernel(x) and x.flags.c_contiguous and index.dtype == np.int64
-            and index.shape == (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :]))  # fmt: skip
+    return (
+        index.size >= SMALL
+        and has_kernel(x)
+        and x.flags.c_contiguous
+        and index.dtype == np.int64
+        and index.shape == (*x.shape[:dim], index.shape[dim], *x.shape[dim + 1 :])
+    )
 
 
 def within(index: np.ndarray, size: int) -> bool:
@@ -63,8 +68,10 @@ def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, o
 
 
 def _refuse(name: str, dim: int, size: int, index: np.ndarray) -> Any:
-    raise IndexError(f"{name}: the index holds {index.min()} to {index.max()}, which is out of bounds for dimension {dim} "
-                     f"with size {size}")  # fmt: skip
+    raise IndexError(
+        f"{name}: the index holds {index.min()} to {index.max()}, which is out of bounds for dimension {dim} "
+        f"with size {size}"
+    )
 
 
 def _by_rows(name: str, a: np.ndarray, where: np.ndarray, b: np.ndarray) -> bool:

@@ -46,8 +46,21 @@ def _scores(number, a, a_step, b, width, rows, columns, c, c_step):
     for i in range(tiles):
         row = i * rows // tiles
         for j in range(0, columns, wide):
-            tile(number, (i + 1) * rows // tiles - row, min(wide, columns - j), width, a + row * a_step, a_step, size,
-                 b + j * width * size, VECTORS * REGISTER, c + row * c_step + j * size, c_step, 0, 0)  # fmt: skip
+            tile(
+                number,
+                (i + 1) * rows // tiles - row,
+                min(wide, columns - j),
+                width,
+                a + row * a_step,
+                a_step,
+                size,
+                b + j * width * size,
+                VECTORS * REGISTER,
+                c + row * c_step + j * size,
+                c_step,
+                0,
+                0,
+            )
 
 
 @device
@@ -88,11 +101,36 @@ def attend(first, last, q, k, v, p, out, scale, causal, plan):
         count = min(block, rows - i)
         end = min(i + count, columns) if causal else columns
         own = p[head, i : i + count]
-        _scores(number, address(q) + x * plan[3] + y * plan[4] + i * plan[5], plan[5], turned_keys, width, count, end,
-                address(own), columns * size)  # fmt: skip
+        _scores(
+            number,
+            address(q) + x * plan[3] + y * plan[4] + i * plan[5],
+            plan[5],
+            turned_keys,
+            width,
+            count,
+            end,
+            address(own),
+            columns * size,
+        )
         _weigh(own, scale, i, causal)
-        multiply(number, address(own), columns * size, size, address(v) + x * plan[9] + y * plan[10], plan[11], size,
-                 address(out[head, i:]), depth * size, 0, 0, count, end, depth, left, right)  # fmt: skip
+        multiply(
+            number,
+            address(own),
+            columns * size,
+            size,
+            address(v) + x * plan[9] + y * plan[10],
+            plan[11],
+            size,
+            address(out[head, i:]),
+            depth * size,
+            0,
+            0,
+            count,
+            end,
+            depth,
+            left,
+            right,
+        )
 
 
 @kernel
@@ -127,9 +165,57 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
                 total = dot(d, weights)
                 for j in range(end):
                     d[j] = (d[j] - total) * weights[j] * T(scale)
-            multiply(number, address(ds), columns * size, size, of_k, plan[11], size, address(dq[head, i:]),
-                     width * size, 0, 0, count, end, width, left, right)  # fmt: skip
-            multiply(number, address(ds), size, columns * size, here_q, plan[8], size, of_dk, width * size,
-                     of_dk if is_cut else 0, width * size, end, count, width, left, right)  # fmt: skip
-            multiply(number, address(p[head, i:]), size, columns * size, here_g, plan[5], size, of_dv, depth * size,
-                     of_dv if is_cut else 0, depth * size, end, count, depth, left, right)  # fmt: skip
+            multiply(
+                number,
+                address(ds),
+                columns * size,
+                size,
+                of_k,
+                plan[11],
+                size,
+                address(dq[head, i:]),
+                width * size,
+                0,
+                0,
+                count,
+                end,
+                width,
+                left,
+                right,
+            )
+            multiply(
+                number,
+                address(ds),
+                size,
+                columns * size,
+                here_q,
+                plan[8],
+                size,
+                of_dk,
+                width * size,
+                of_dk if is_cut else 0,
+                width * size,
+                end,
+                count,
+                width,
+                left,
+                right,
+            )
+            multiply(
+                number,
+                address(p[head, i:]),
+                size,
+                columns * size,
+                here_g,
+                plan[5],
+                size,
+                of_dv,
+                depth * size,
+                of_dv if is_cut else 0,
+                depth * size,
+                end,
+                count,
+                depth,
+                left,
+                right,
+            )

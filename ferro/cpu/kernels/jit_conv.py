@@ -172,8 +172,22 @@ def _sum_run(strip, w, wat, offsets, bias, row, outputs, begin, end, lanes, y, y
                 if rest >= ROWS:
                     left = (end - q + lanes - 1) // lanes
                     for k in range(0, min(left, 2 * _HALF), _HALF):
-                        _high(strip, q + k * lanes, offsets, first, last, w, at, bias, b, y, to + k * lanes, pitch,
-                              fresh, left - k)  # fmt: skip
+                        _high(
+                            strip,
+                            q + k * lanes,
+                            offsets,
+                            first,
+                            last,
+                            w,
+                            at,
+                            bias,
+                            b,
+                            y,
+                            to + k * lanes,
+                            pitch,
+                            fresh,
+                            left - k,
+                        )
                     o += ROWS
                 elif rest >= 4:
                     _four(strip, q, offsets, first, last, w, at, 0, bias, b, y, to, pitch, fresh)
@@ -532,8 +546,21 @@ def correlate_channels(x, shape, start, stride, dilation, taps, tiles, g, g_shap
                     vectors = fitting((wide - c) // register)
                     for row in range(0, high, ROWS):
                         to, o = (k * high + row) * wide + c, min(row, outputs - ROWS)
-                        _add_block(strip, at + c, offsets, first, last, grads, gat + o * plane, plane, nothing,
-                                   sums, to, wide, vectors)  # fmt: skip
+                        _add_block(
+                            strip,
+                            at + c,
+                            offsets,
+                            first,
+                            last,
+                            grads,
+                            gat + o * plane,
+                            plane,
+                            nothing,
+                            sums,
+                            to,
+                            wide,
+                            vectors,
+                        )
                     c += vectors * register
 
 

@@ -120,8 +120,24 @@ def eliminate_blocks(start, stop, a, pivots, info):
                         u[j] = -x[k + j, after:]
                     left, right = aligned(of_left), aligned(of_right)
                     rest = address(x) + (after * n + after) * size
-                    multiply(number, rest - width * size, n * size, size, address(u), (n - after) * size, size,
-                             rest, n * size, rest, n * size, m - after, width, n - after, left, right)  # fmt: skip
+                    multiply(
+                        number,
+                        rest - width * size,
+                        n * size,
+                        size,
+                        address(u),
+                        (n - after) * size,
+                        size,
+                        rest,
+                        n * size,
+                        rest,
+                        n * size,
+                        m - after,
+                        width,
+                        n - after,
+                        left,
+                        right,
+                    )
 
 
 @kernel
@@ -280,8 +296,24 @@ def _join(number, v, tau, blocks, k, width, right):
     size, m = size_of(number), v.shape[1]
     products = np.empty((width, width), v.dtype)
     vectors = address(v) + (k * m + k) * size
-    multiply(number, vectors, m * size, size, vectors, size, m * size, address(products), width * size, 0, 0,
-             width, m - k, width, 0, right)  # fmt: skip
+    multiply(
+        number,
+        vectors,
+        m * size,
+        size,
+        vectors,
+        size,
+        m * size,
+        address(products),
+        width * size,
+        0,
+        0,
+        width,
+        m - k,
+        width,
+        0,
+        right,
+    )
     for j in range(width):
         row = blocks[k + j]
         row[:] = 0
@@ -305,7 +337,39 @@ def _reflect(number, v, blocks, x, k, width, after, transposed, w, u, left, righ
         for c in range(columns):
             w[j, c] = -w[j, c]
     ra, ca = (line, size) if transposed else (size, line)
-    multiply(number, address(blocks[k:]), ra, ca, address(w), pitch, size, address(u), pitch, 0, 0,
-             width, width, columns, left, right)  # fmt: skip
-    multiply(number, vectors, size, down, address(u), pitch, size, rest, n * size, rest, n * size,
-             m - k, width, columns, left, right)  # fmt: skip
+    multiply(
+        number,
+        address(blocks[k:]),
+        ra,
+        ca,
+        address(w),
+        pitch,
+        size,
+        address(u),
+        pitch,
+        0,
+        0,
+        width,
+        width,
+        columns,
+        left,
+        right,
+    )
+    multiply(
+        number,
+        vectors,
+        size,
+        down,
+        address(u),
+        pitch,
+        size,
+        rest,
+        n * size,
+        rest,
+        n * size,
+        m - k,
+        width,
+        columns,
+        left,
+        right,
+    )

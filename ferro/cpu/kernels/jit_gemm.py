@@ -98,8 +98,16 @@ def _assembly(rows: int, vectors: int, by_rows: bool, size: int) -> str:
         body = [line for offset in range(steps) for line in step(offset)]
         if by_rows:
             body += [f"addq $${steps * size}, @a{i}" for i in range(-(-rows // 3))]
-        return [f"testq @{count}, @{count}", f"jle {label + 1}f", ".p2align 5", f"{label}:",
-                *body, f"decq @{count}", f"jnz {label}b", f"{label + 1}:"]  # fmt: skip
+        return [
+            f"testq @{count}, @{count}",
+            f"jle {label + 1}f",
+            ".p2align 5",
+            f"{label}:",
+            *body,
+            f"decq @{count}",
+            f"jnz {label}b",
+            f"{label + 1}:",
+        ]
 
     lines = ["kmovw @mask, %k1", *[f"vpxorq {one}, {one}, {one}" for line in sums for one in line]]
     lines += loop(1, "rounds", _UNROLLED) + loop(3, "rest", 1)
@@ -132,9 +140,19 @@ def _tile_function(module: Any, rows: int, vectors: int, by_rows: bool, size: in
             place = builder.add(place, c_step)
     in_last = builder.sub(columns, _int((vectors - 1) * (REGISTER // size)))
     mask = builder.trunc(builder.sub(builder.shl(_int(1), in_last), _int(1)), _word)
-    arguments = [*[builder.add(a, builder.mul(a_step, _int(3 * i))) for i in range(_POINTERS)], b, c, start,
-                 builder.udiv(steps, _int(_UNROLLED)), builder.urem(steps, _int(_UNROLLED)),
-                 a_step, b_step, c_step, start_step, mask]  # fmt: skip
+    arguments = [
+        *[builder.add(a, builder.mul(a_step, _int(3 * i))) for i in range(_POINTERS)],
+        b,
+        c,
+        start,
+        builder.udiv(steps, _int(_UNROLLED)),
+        builder.urem(steps, _int(_UNROLLED)),
+        a_step,
+        b_step,
+        c_step,
+        start_step,
+        mask,
+    ]
     kind = ir.FunctionType(ir.LiteralStructType([_int] * len(_CHANGED)), [one.type for one in arguments])
     code = ir.InlineAsm(kind, _assembly(rows, vectors, by_rows, size), _CONSTRAINTS, side_effect=True)
     builder.call(code, arguments)
@@ -363,8 +381,16 @@ def turn_rows(number, source, step, rows, width, target):
     size = size_of(number)
     wide = VECTORS * (REGISTER // size)
     for j in range(0, rows, wide):
-        turned(number, size, source + j * step, step, target + j * width * size, VECTORS * REGISTER, min(wide, rows - j),
-               width)  # fmt: skip
+        turned(
+            number,
+            size,
+            source + j * step,
+            step,
+            target + j * width * size,
+            VECTORS * REGISTER,
+            min(wide, rows - j),
+            width,
+        )
 
 
 @device
@@ -436,8 +462,21 @@ def multiply(number, a, ra, ca, b, rb, cb, c, rc, start, rs, m, k, n, left, righ
                     first, apart = place, rc
                     if p == 0:
                         first, apart = start + row * rs + j * size if start else 0, rs
-                    tile(number, rows, min(wide, end - j), steps, source, down, across, met, step,
-                         place, rc, first, apart)  # fmt: skip
+                    tile(
+                        number,
+                        rows,
+                        min(wide, end - j),
+                        steps,
+                        source,
+                        down,
+                        across,
+                        met,
+                        step,
+                        place,
+                        rc,
+                        first,
+                        apart,
+                    )
                 row += rows
 
 
@@ -453,8 +492,24 @@ def _multiply_turned(number, a, ra, b, cb, c, rc, start, rs, m, k, n):
         columns = min(broad, n - q)
         if start:
             turned(number, size, start + q * size, rs, turned_c, m * size, m, columns)
-        multiply(number, b + q * cb, cb, size, a, size, ra, turned_c, m * size, turned_c if start else 0, m * size,
-                 columns, k, m, 0, right)  # fmt: skip
+        multiply(
+            number,
+            b + q * cb,
+            cb,
+            size,
+            a,
+            size,
+            ra,
+            turned_c,
+            m * size,
+            turned_c if start else 0,
+            m * size,
+            columns,
+            k,
+            m,
+            0,
+            right,
+        )
         turned(number, size, turned_c, m * size, c + q * size, rc, columns, m)
 
 

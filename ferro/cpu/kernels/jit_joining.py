@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.native.jit import device
 from ferro.native.jit_entries import MOST, as_long, flat_at, is_array, is_plain, length, shaped, size_of
-from ferro.native.jit_fields import (  # fmt: skip
+from ferro.native.jit_fields import (
     class_of,
     count_of,
     data_of,

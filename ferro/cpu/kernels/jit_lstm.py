@@ -19,8 +19,21 @@ def _add_product(number, a, rows, steps, panels, columns, c):
         row = i * rows // tiles
         for j in range(0, columns, wide):
             place = c + (row * columns + j) * size
-            tile(number, (i + 1) * rows // tiles - row, min(wide, columns - j), steps, a + row * steps * size, steps * size,
-                 size, panels + j * steps * size, VECTORS * REGISTER, place, columns * size, place, columns * size)  # fmt: skip
+            tile(
+                number,
+                (i + 1) * rows // tiles - row,
+                min(wide, columns - j),
+                steps,
+                a + row * steps * size,
+                steps * size,
+                size,
+                panels + j * steps * size,
+                VECTORS * REGISTER,
+                place,
+                columns * size,
+                place,
+                columns * size,
+            )
 
 
 @kernel

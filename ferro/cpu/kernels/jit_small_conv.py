@@ -11,7 +11,7 @@ import numpy as np
 
 from ferro.native.jit import device
 from ferro.native.jit_entries import MOST, as_long, flat, is_plain, is_vector, length, shaped, size_of
-from ferro.native.jit_fields import (  # fmt: skip
+from ferro.native.jit_fields import (
     class_of,
     count_of,
     int_type,

@@ -280,8 +280,23 @@ def winograd(x, shape, start, room, reach, tiles, size, packed, bias, out, out_s
                     _windows(strip, c * plane, room[2], read, first + i * per, v, to, apart)
             for k in range(16):
                 at = k * blocks * ROWS * channels
-                _multiply(v, k * apart, offsets, channels, packed, at, channels, blocks, nothing, sums,
-                          k * sums_apart, size, vectors * lanes, register, True)  # fmt: skip
+                _multiply(
+                    v,
+                    k * apart,
+                    offsets,
+                    channels,
+                    packed,
+                    at,
+                    channels,
+                    blocks,
+                    nothing,
+                    sums,
+                    k * sums_apart,
+                    size,
+                    vectors * lanes,
+                    register,
+                    True,
+                )
             for o in range(outputs):
                 for i in range(vectors):
                     at, p = o * size + i * lanes, first + i * per
@@ -435,8 +450,23 @@ def winograd_by_taps(x, shape, start, g, g_shape, row, tiles, size, total):
                     to = o * size + i * ROWS
                     _window_of_cotangents(g_strip, at + o, columns * high, high, packed, to, ROWS * size, g_apart)
             for k in range(16):
-                _multiply(v, k * apart, offsets, some, packed, k * g_apart, size, high // ROWS, nothing,
-                          sums, k * sums_apart, wide, wide, register, t == 0 and first == 0)  # fmt: skip
+                _multiply(
+                    v,
+                    k * apart,
+                    offsets,
+                    some,
+                    packed,
+                    k * g_apart,
+                    size,
+                    high // ROWS,
+                    nothing,
+                    sums,
+                    k * sums_apart,
+                    wide,
+                    wide,
+                    register,
+                    t == 0 and first == 0,
+                )
     taps = np.empty(9 * lanes, x.dtype)
     for o in range(outputs):
         for c in range(0, channels, lanes):

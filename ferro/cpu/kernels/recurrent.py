@@ -29,8 +29,15 @@ def function(name: str, gates: np.ndarray, rows: int) -> Callable[..., object]:
     return lambda *arrays: share_rows(name, len(arrays[0]), grain, arrays)
 
 
-def lstm(slices: list[slice], gates: np.ndarray, w: np.ndarray, h: np.ndarray, c: np.ndarray, cells: np.ndarray,
-         out: np.ndarray) -> bool:  # fmt: skip
+def lstm(
+    slices: list[slice],
+    gates: np.ndarray,
+    w: np.ndarray,
+    h: np.ndarray,
+    c: np.ndarray,
+    cells: np.ndarray,
+    out: np.ndarray,
+) -> bool:
     """All steps of an LSTM by one kernel, if there is one for them: h and c become the states after the steps."""
     if len(h) * w.size >= LARGE or gates.dtype not in DTYPES or not has_kernel(gates, "lstm"):
         return False

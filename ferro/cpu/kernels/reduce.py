@@ -64,7 +64,7 @@ def total(
 def _plan(shape: tuple[int, ...], dim: tuple[int, ...], keepdim: bool) -> tuple:
     """How to sum over the last run of the dimensions `dim`: what `_along` takes, the shape it leaves (which keeps them),
     the dimensions that are left to reduce, and the shape of the result.
-    """  # fmt: skip
+    """
     result = tuple([1 if d in dim else s for d, s in enumerate(shape) if keepdim or d not in dim])
     stop = start = max([d + 1 for d in dim if shape[d] > 1], default=0)
     if not stop:
@@ -79,7 +79,7 @@ def _plan(shape: tuple[int, ...], dim: tuple[int, ...], keepdim: bool) -> tuple:
 def _cut(before: int, n: int, m: int) -> tuple[int, int, int, int, int, int]:
     """How `_along` takes an array of (before, n, m) numbers: into how many parts it cuts n where there are few tiles of
     columns for the threads to share, how many tiles there are in all, and how many chunks of these.
-    """  # fmt: skip
+    """
     tiles = before * -(-m // TILE)
     parts = (
         max(1, min(-(-n * m // PIECE), n // 8)) if tiles <= FEW else 1

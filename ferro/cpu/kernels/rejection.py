@@ -116,10 +116,21 @@ def binomial_columns(count: Any, p: Any) -> list:
         rare = np.where(p > 0.5, d(1) - p, p)
         mean = count * rare
         often = d(1) - rare
-        return [count, p, rare, mean, np.sqrt(mean * often), rare / often, np.log1p(-rare), np.floor((count + d(1)) * rare)]  # fmt: skip
+        return [
+            count,
+            p,
+            rare,
+            mean,
+            np.sqrt(mean * often),
+            rare / often,
+            np.log1p(-rare),
+            np.floor((count + d(1)) * rare),
+        ]
 
 
-def binomial(source: Any, n: float, p: float, rare: float, mean: float, std: float, odds: float, log_miss: float, mode: float) -> float:  # fmt: skip
+def binomial(
+    source: Any, n: float, p: float, rare: float, mean: float, std: float, odds: float, log_miss: float, mode: float
+) -> float:
     """The number of successes in n trials."""
     if n <= 0 or p <= 0:
         return 0.0
@@ -162,8 +173,15 @@ def transformed(source: Any, n: float, p: float, mean: float, std: float, odds: 
             continue
         if edge >= 0.07 and v <= inside:
             return k
-        bound = ((mode + 0.5) * log((mode + 1) / (odds * (n - mode + 1))) + (n + 1) * log((n - mode + 1) / (n - k + 1))
-                 + (k + 0.5) * log(odds * (n - k + 1) / (k + 1)) + tail(mode) + tail(n - mode) - tail(k) - tail(n - k))  # fmt: skip
+        bound = (
+            (mode + 0.5) * log((mode + 1) / (odds * (n - mode + 1)))
+            + (n + 1) * log((n - mode + 1) / (n - k + 1))
+            + (k + 0.5) * log(odds * (n - k + 1) / (k + 1))
+            + tail(mode)
+            + tail(n - mode)
+            - tail(k)
+            - tail(n - k)
+        )
         if v == 0 or log(v * alpha / (a / (edge * edge) + b)) <= bound:
             return k
 

@@ -80,9 +80,7 @@ def _grid(batch: int, channels: int, height: int, width: int, work: int, least: 
     few = -(-WINDOWS // (8 * _pieces(height, width)))  # images for half as many windows as are multiplied at a time
     images = min(STRIP // (channels * (most + 2) * line), max(-(-batch // least), few))
     images = 1 if len(cuts) > 1 else max(1, min(images, batch))
-    tiles = [
-        [n, min(n + images, batch), 0, 1, a, b, 0, width] for a, b in cuts for n in range(0, batch, images)
-    ]  # fmt: skip
+    tiles = [[n, min(n + images, batch), 0, 1, a, b, 0, width] for a, b in cuts for n in range(0, batch, images)]
     parts = max(1, min(len(tiles), MOST_CHUNKS, work // CHUNK_WORK))
     return _Grid(
         room=(1, most + 2, line),
@@ -116,8 +114,20 @@ def correlate(x: np.ndarray, w: np.ndarray, turned: bool, bias: np.ndarray, padd
     windows = WINDOWS if channels + outputs < MANY_CHANNELS else WINDOWS // 2
     packed = _prepared(w, turned)
     seen = np.zeros(grid.parts * 16, x.dtype)
-    args = (x, x.shape[1:], (0, -padding[1], -padding[2]), grid.room, grid.reach, grid.tiles, windows, packed, bias,
-            out, (outputs, height, width), seen)  # fmt: skip
+    args = (
+        x,
+        x.shape[1:],
+        (0, -padding[1], -padding[2]),
+        grid.room,
+        grid.reach,
+        grid.tiles,
+        windows,
+        packed,
+        bias,
+        out,
+        (outputs, height, width),
+        seen,
+    )
     run_parts("winograd", grid.parts, args, ~(1 << 5 | 1 << 11))
     return not np.isnan(seen).any()
 

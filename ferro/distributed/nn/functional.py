@@ -36,8 +36,12 @@ __all__ = ["all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broad
 
 
 def _deprecated(name: str, instead: str | None = None) -> None:
-    warnings.warn(f"torch.distributed.nn.functional.{name} is deprecated, use torch.distributed._functional_collectives."
-                  f"{instead or name} instead. (ferro has this one only.)", FutureWarning, stacklevel=3)  # fmt: skip
+    warnings.warn(
+        f"torch.distributed.nn.functional.{name} is deprecated, use torch.distributed._functional_collectives."
+        f"{instead or name} instead. (ferro has this one only.)",
+        FutureWarning,
+        stacklevel=3,
+    )
 
 
 def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
@@ -82,8 +86,13 @@ def all_to_all(
     return _AllToAll.apply(group, list(output_tensor_list), *input_tensor_list)
 
 
-def all_to_all_single(output: Tensor, input: Tensor, output_split_sizes: list[int] | None = None,
-                      input_split_sizes: list[int] | None = None, group: Any = None) -> Tensor:  # fmt: skip
+def all_to_all_single(
+    output: Tensor,
+    input: Tensor,
+    output_split_sizes: list[int] | None = None,
+    input_split_sizes: list[int] | None = None,
+    group: Any = None,
+) -> Tensor:
     """Part j of the input of rank i as part i of the output of rank j; written into `output`, which is returned."""
     _deprecated("all_to_all_single")
     return _AllToAllSingle.apply(group, output, output_split_sizes, input_split_sizes, input)

@@ -84,8 +84,10 @@ class ZeroRedundancyOptimizer(Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """The state as it was collected last, and the groups; RuntimeError if it has not been collected here."""
         if self._collected is None:
-            raise RuntimeError(f"Optimizer state has not been consolidated on this rank. Please call `consolidate_state_dict(to={self.rank})` "
-                               "on all ranks beforehand if you meant to save the global state.")  # fmt: skip
+            raise RuntimeError(
+                f"Optimizer state has not been consolidated on this rank. Please call `consolidate_state_dict(to={self.rank})` "
+                "on all ranks beforehand if you meant to save the global state."
+            )
         found = super().state_dict()
         found["state"] = {**found["state"], **self._collected}
         return found
@@ -122,8 +124,10 @@ def _checked(params: Any) -> list[Any]:
         raise TypeError("`params` argument should be an iterable of Tensors or dicts")
     kinds = list(dict.fromkeys(parameter.type() for parameter in held))
     if any(parameter.is_sparse for parameter in held) or len(kinds) > 1:
-        raise ValueError("ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got "
-                         f"{'both ' if len(kinds) > 1 else ''}{' and '.join(kinds[:2])}")  # fmt: skip
+        raise ValueError(
+            "ZeroRedundancyOptimizer only supports using the same dense type for all parameters but got "
+            f"{'both ' if len(kinds) > 1 else ''}{' and '.join(kinds[:2])}"
+        )
     return given
 
 

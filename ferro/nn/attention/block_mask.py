@@ -95,9 +95,16 @@ def positional(function: Callable[..., Any]) -> int:
 
 
 def create_block_mask(
-    mask_mod: Mask, B: int | None, H: int | None, Q_LEN: int, KV_LEN: int, device: Any = None,
-    BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE, _compile: bool = False, separate_full_blocks: bool = True,
-) -> BlockMask:  # fmt: skip
+    mask_mod: Mask,
+    B: int | None,
+    H: int | None,
+    Q_LEN: int,
+    KV_LEN: int,
+    device: Any = None,
+    BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
+    _compile: bool = False,
+    separate_full_blocks: bool = True,
+) -> BlockMask:
     """The BlockMask of a function of batch, head, row and column; None for B or H: the same for all.
 
     Raises: AssertionError for a function of another number of arguments, TypeError for what is no function.
@@ -132,11 +139,19 @@ class BlockMask:
     """
 
     def __init__(
-        self, seq_lengths: tuple[int, int], kv_num_blocks: Tensor, kv_indices: Tensor, full_kv_num_blocks: Tensor | None,
-        full_kv_indices: Tensor | None, q_num_blocks: Tensor | None, q_indices: Tensor | None, full_q_num_blocks: Tensor | None,
-        full_q_indices: Tensor | None, BLOCK_SIZE: tuple[int, int] = (_DEFAULT_SPARSE_BLOCK_SIZE, _DEFAULT_SPARSE_BLOCK_SIZE),
+        self,
+        seq_lengths: tuple[int, int],
+        kv_num_blocks: Tensor,
+        kv_indices: Tensor,
+        full_kv_num_blocks: Tensor | None,
+        full_kv_indices: Tensor | None,
+        q_num_blocks: Tensor | None,
+        q_indices: Tensor | None,
+        full_q_num_blocks: Tensor | None,
+        full_q_indices: Tensor | None,
+        BLOCK_SIZE: tuple[int, int] = (_DEFAULT_SPARSE_BLOCK_SIZE, _DEFAULT_SPARSE_BLOCK_SIZE),
         mask_mod: Mask = noop_mask,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if kv_indices.dim() < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
         if (full_kv_num_blocks is None) != (full_kv_indices is None):
@@ -151,10 +166,16 @@ class BlockMask:
 
     @classmethod
     def from_kv_blocks(
-        cls, kv_num_blocks: Tensor, kv_indices: Tensor, full_kv_num_blocks: Tensor | None = None,
-        full_kv_indices: Tensor | None = None, BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
-        mask_mod: Mask | None = None, seq_lengths: tuple[int, int] | None = None, compute_q_blocks: bool = True,
-    ) -> BlockMask:  # fmt: skip
+        cls,
+        kv_num_blocks: Tensor,
+        kv_indices: Tensor,
+        full_kv_num_blocks: Tensor | None = None,
+        full_kv_indices: Tensor | None = None,
+        BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,
+        mask_mod: Mask | None = None,
+        seq_lengths: tuple[int, int] | None = None,
+        compute_q_blocks: bool = True,
+    ) -> BlockMask:
         """The mask whose blocks are given by rows; those by columns follow."""
         if kv_indices.dim() < 2:
             raise RuntimeError("BlockMask must have at least 2 dimensions")
@@ -167,8 +188,16 @@ class BlockMask:
             if full_kv_num_blocks is not None and full_kv_indices is not None:
                 by_columns[2:] = _ordered(_dense(full_kv_num_blocks, full_kv_indices).mT)
         lengths = seq_lengths or (kv_indices.shape[-2] * size[0], kv_indices.shape[-1] * size[1])
-        return cls(lengths, kv_num_blocks, kv_indices, full_kv_num_blocks, full_kv_indices, *by_columns, BLOCK_SIZE=size,
-                   mask_mod=mask_mod or noop_mask)  # fmt: skip
+        return cls(
+            lengths,
+            kv_num_blocks,
+            kv_indices,
+            full_kv_num_blocks,
+            full_kv_indices,
+            *by_columns,
+            BLOCK_SIZE=size,
+            mask_mod=mask_mod or noop_mask,
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -211,9 +240,15 @@ class BlockMask:
         )
         full = None if self.full_kv_num_blocks is None else self.full_kv_num_blocks[at]
         return BlockMask.from_kv_blocks(
-            self.kv_num_blocks[at], self.kv_indices[at], full, None if self.full_kv_indices is None else self.full_kv_indices[at],
-            self.BLOCK_SIZE, _moved, self.seq_lengths, self.q_indices is not None,
-        )  # fmt: skip
+            self.kv_num_blocks[at],
+            self.kv_indices[at],
+            full,
+            None if self.full_kv_indices is None else self.full_kv_indices[at],
+            self.BLOCK_SIZE,
+            _moved,
+            self.seq_lengths,
+            self.q_indices is not None,
+        )
 
     def __repr__(self) -> str:
         name = getattr(self.mask_mod, "__name__", self.mask_mod)

@@ -38,10 +38,18 @@ class AuxOutput(NamedTuple):
 
 
 def flex_attention(
-    query: Tensor, key: Tensor, value: Tensor, score_mod: Callable[..., Tensor] | None = None,
-    block_mask: BlockMask | None = None, scale: float | None = None, enable_gqa: bool = False, return_lse: bool = False,
-    kernel_options: Any = None, *, return_aux: AuxRequest | None = None,
-) -> Any:  # fmt: skip
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    score_mod: Callable[..., Tensor] | None = None,
+    block_mask: BlockMask | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    return_lse: bool = False,
+    kernel_options: Any = None,
+    *,
+    return_aux: AuxRequest | None = None,
+) -> Any:
     """softmax(score_mod(query @ key^T * scale)) @ value, with the scores that `block_mask` masks out at -inf.
 
     Shapes: query (B, Hq, L, E), key (B, Hkv, S, E), value (B, Hkv, S, Ev), the result (B, Hq, L, Ev); with `enable_gqa` several
@@ -64,8 +72,10 @@ def flex_attention(
     """
     _check(query, key, value, block_mask, enable_gqa)
     if return_lse and return_aux is not None:
-        raise ValueError("Cannot specify both return_lse and return_aux. return_lse is deprecated, please use "
-                         "return_aux=AuxRequest(lse=True) instead.")  # fmt: skip
+        raise ValueError(
+            "Cannot specify both return_lse and return_aux. return_lse is deprecated, please use "
+            "return_aux=AuxRequest(lse=True) instead."
+        )
     shared = query.shape[1] // key.shape[1]
     if shared > 1:
         key, value = (x.repeat_interleave(shared, 1) for x in (key, value))
@@ -90,19 +100,25 @@ def flex_attention(
 
 def _check(query: Tensor, key: Tensor, value: Tensor, block_mask: BlockMask | None, grouped: bool) -> None:
     if not (query.dtype == key.dtype == value.dtype):
-        raise ValueError(f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.dtype}, key.dtype: "
-                         f"{key.dtype}, and value.dtype: {value.dtype} instead.")  # fmt: skip
+        raise ValueError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {query.dtype}, key.dtype: "
+            f"{key.dtype}, and value.dtype: {value.dtype} instead."
+        )
     if not query.dim() == key.dim() == value.dim() == 4:
         raise NotImplementedError(
             f"NYI: query, key, and value must be 4D tensors, got {query.dim()}, {key.dim()} and {value.dim()}"
         )
     if query.shape[-1] != key.shape[-1]:
-        raise ValueError(f"Expect query and key/value to have the same embedding dimension but got E={query.shape[-1]} and "
-                         f"E={key.shape[-1]}.")  # fmt: skip
+        raise ValueError(
+            f"Expect query and key/value to have the same embedding dimension but got E={query.shape[-1]} and "
+            f"E={key.shape[-1]}."
+        )
     heads, fewer = query.shape[1], key.shape[1]
     if not grouped and heads != fewer:
-        raise ValueError(f"Expect query and key/value to have the same number of heads but got Hq={heads} and Hkv={fewer}. Try "
-                         "setting enable_gqa=True for GQA.")  # fmt: skip
+        raise ValueError(
+            f"Expect query and key/value to have the same number of heads but got Hq={heads} and Hkv={fewer}. Try "
+            "setting enable_gqa=True for GQA."
+        )
     if heads % fewer:
         raise ValueError(
             f"Expect number of query heads to be a multiple of kv heads for GQA but got Hq={heads} and Hkv={fewer}."

@@ -63,8 +63,11 @@ class DistributedDataParallel(Module):
     ) -> None:
         super().__init__()
         self.process_group: Any = resolved(process_group)
-        for name, given in (("mixed_precision", mixed_precision), ("device_mesh", device_mesh),
-                            ("delay_all_reduce_named_params", delay_all_reduce_named_params)):  # fmt: skip
+        for name, given in (
+            ("mixed_precision", mixed_precision),
+            ("device_mesh", device_mesh),
+            ("delay_all_reduce_named_params", delay_all_reduce_named_params),
+        ):
             if given is not None:
                 raise NotImplementedError(
                     f"DistributedDataParallel: {name} is not there; for mixed precision use autocast"
@@ -73,8 +76,11 @@ class DistributedDataParallel(Module):
         if unknown:
             raise TypeError(f"DistributedDataParallel.__init__() got an unexpected keyword argument '{min(unknown)}'")
         if broadcast_buffers is not None:
-            warnings.warn("`broadcast_buffers` is deprecated. Use `forward_sync_buffers` instead. (One process has no buffers to send.)",
-                          FutureWarning, stacklevel=2)  # fmt: skip
+            warnings.warn(
+                "`broadcast_buffers` is deprecated. Use `forward_sync_buffers` instead. (One process has no buffers to send.)",
+                FutureWarning,
+                stacklevel=2,
+            )
         parameters = list(module.parameters())
         if not any(p.requires_grad for p in parameters):
             raise RuntimeError(
@@ -83,12 +89,16 @@ class DistributedDataParallel(Module):
         if device_ids is not None and len(device_ids) > 1:
             raise ValueError("device_ids can only be None or contain a single element.")
         if device_ids:
-            raise ValueError("DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
-                             f"GPU modules or CPU modules, but got device_ids {list(device_ids)}, output_device {output_device}: ferro "
-                             "computes on the CPU, leave them out")  # fmt: skip
+            raise ValueError(
+                "DistributedDataParallel device_ids and output_device arguments only work with single-device/multiple-device "
+                f"GPU modules or CPU modules, but got device_ids {list(device_ids)}, output_device {output_device}: ferro "
+                "computes on the CPU, leave them out"
+            )
         if any(is_lazy(p) for p in parameters):
-            raise RuntimeError("Modules with uninitialized parameters can't be used with `DistributedDataParallel`. Run a dummy forward "
-                               "pass to correctly initialize the modules")  # fmt: skip
+            raise RuntimeError(
+                "Modules with uninitialized parameters can't be used with `DistributedDataParallel`. Run a dummy forward "
+                "pass to correctly initialize the modules"
+            )
         self.module = module
         self.device_ids, self.output_device, self.dim = None, None, dim
         self.broadcast_buffers = broadcast_buffers is not False
@@ -110,15 +120,18 @@ class DistributedDataParallel(Module):
             self.require_backward_grad_sync = before
 
     @contextlib.contextmanager
-    def join(self, divide_by_initial_world_size: bool = True, enable: bool = True,
-             throw_on_early_termination: bool = False) -> Iterator[None]:  # fmt: skip
+    def join(
+        self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
+    ) -> Iterator[None]:
         """Processes may have different numbers of batches inside: one alone has as many as it has."""
         yield
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
         """NotImplementedError: a hook would replace the mean over processes, and nothing is exchanged with one."""
-        raise NotImplementedError("DistributedDataParallel.register_comm_hook: a group of one process exchanges no gradients, so a hook "
-                                  "would never be called; leave it out")  # fmt: skip
+        raise NotImplementedError(
+            "DistributedDataParallel.register_comm_hook: a group of one process exchanges no gradients, so a hook "
+            "would never be called; leave it out"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

@@ -25,8 +25,16 @@ from .prune_methods import (  # noqa: F401 (private names that PyTorch has here)
 )
 
 # Errors, pickles and help() name them where PyTorch has them.
-for _method in (BasePruningMethod, CustomFromMask, Identity, L1Unstructured, LnStructured, PruningContainer, RandomStructured,
-                RandomUnstructured):  # fmt: skip
+for _method in (
+    BasePruningMethod,
+    CustomFromMask,
+    Identity,
+    L1Unstructured,
+    LnStructured,
+    PruningContainer,
+    RandomStructured,
+    RandomUnstructured,
+):
     _method.__module__ = __name__
 
 M = TypeVar("M", bound=Module)

@@ -35,9 +35,15 @@ class ProcessPool:
     """The worker processes of a loader and the pipes to them; closed when it is collected, at the latest."""
 
     def __init__(
-        self, dataset: Any, num_workers: int, seed: int, make_fetcher: Callable[..., Any], collate_fn: Any, init_fn: Any,
+        self,
+        dataset: Any,
+        num_workers: int,
+        seed: int,
+        make_fetcher: Callable[..., Any],
+        collate_fn: Any,
+        init_fn: Any,
         context: Any,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.epoch = 0
         self.process = os.getpid()
         self.workers: list[Any] = []
@@ -81,8 +87,10 @@ class ProcessPool:
     def receive(self, epoch: int, timeout: float) -> tuple[int, Any]:
         """The next result of this epoch, in no particular order: its ticket, and the batch, a Failure or End."""
         if not self.here():
-            raise RuntimeError("DataLoader: the worker processes of this iterator have ended, or are children of the process that was "
-                               "forked; begin a new one with iter(loader)")  # fmt: skip
+            raise RuntimeError(
+                "DataLoader: the worker processes of this iterator have ended, or are children of the process that was "
+                "forked; begin a new one with iter(loader)"
+            )
         while True:
             ready = wait(self.pipes, timeout or None)
             if not ready:
@@ -135,9 +143,14 @@ def _close(workers: list[Any], pipes: list[Any], owner: int) -> None:
 
 
 def _work(
-    pipe: Connection, inherited: list[Any], info: WorkerInfo, words: list[int], make_fetcher: Callable[..., Any],
-    collate_fn: Any, init_fn: Callable[[int], None] | None,
-) -> None:  # fmt: skip
+    pipe: Connection,
+    inherited: list[Any],
+    info: WorkerInfo,
+    words: list[int],
+    make_fetcher: Callable[..., Any],
+    collate_fn: Any,
+    init_fn: Callable[[int], None] | None,
+) -> None:
     """The life of a worker."""
     for other in inherited:
         other.close()

@@ -161,8 +161,10 @@ class WorkerPool:
     def receive(self, epoch: int, timeout: float) -> tuple[int, Any]:
         """The next result of this epoch, in no particular order: its ticket, and the batch, a Failure or End."""
         if not self.here():
-            raise RuntimeError("DataLoader: the worker threads of this iterator stayed behind in the process that was forked; begin a new one "
-                               "with iter(loader)")  # fmt: skip
+            raise RuntimeError(
+                "DataLoader: the worker threads of this iterator stayed behind in the process that was forked; begin a new one "
+                "with iter(loader)"
+            )
         while True:
             try:
                 came, ticket, outcome = self.results.get(timeout=timeout or None)

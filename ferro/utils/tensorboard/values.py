@@ -47,8 +47,15 @@ def histogram(values: np.ndarray, bins: Any, max_bins: int | None) -> dict[str, 
     filled = np.flatnonzero(counts)
     # An empty bucket before the first: where the second begins is written nowhere else.
     first, last = (int(filled[0]), int(filled[-1])) if filled.size else (0, -1)
-    return {"min": values.min(), "max": values.max(), "num": values.size, "sum": values.sum(), "sum_squares": values @ values,
-            "bucket_limit": [limits[first], *limits[first + 1 : last + 2]], "bucket": [0, *counts[first : last + 1]]}  # fmt: skip
+    return {
+        "min": values.min(),
+        "max": values.max(),
+        "num": values.size,
+        "sum": values.sum(),
+        "sum_squares": values @ values,
+        "bucket_limit": [limits[first], *limits[first + 1 : last + 2]],
+        "bucket": [0, *counts[first : last + 1]],
+    }
 
 
 def picture(name: str, value: Any, dataformats: str) -> np.ndarray:
@@ -60,8 +67,10 @@ def picture(name: str, value: Any, dataformats: str) -> np.ndarray:
             f"SummaryWriter.{name}: dataformats {dataformats!r} must name each of N, C, H, W at most once, H and W always"
         )
     if len(letters) != pixels.ndim:
-        raise ValueError(f"SummaryWriter.{name}: size of input tensor and input format are different: tensor shape: "
-                         f"{list(pixels.shape)}, input_format: {dataformats}")  # fmt: skip
+        raise ValueError(
+            f"SummaryWriter.{name}: size of input tensor and input format are different: tensor shape: "
+            f"{list(pixels.shape)}, input_format: {dataformats}"
+        )
     # As (N, H, W, C), with what is not there of size 1.
     pixels = pixels.transpose([letters.index(c) for c in "NHWC" if c in letters])
     pixels = pixels if "N" in letters else pixels[None]

@@ -33,9 +33,19 @@ def _package() -> Any:
         raise ImportError(
             f"utils.tensorboard needs the package tensorboard: pip install 'ferro[tensorboard]' ({e})"
         ) from e
-    return SimpleNamespace(Event=event.Event, SessionLog=event.SessionLog, Summary=summary.Summary, TensorProto=tensor.TensorProto,
-                           TensorShape=shape.TensorShapeProto, Writer=files.EventFileWriter, text=text, hyper=hyper, api=api,
-                           data=data, projector=projector)  # fmt: skip
+    return SimpleNamespace(
+        Event=event.Event,
+        SessionLog=event.SessionLog,
+        Summary=summary.Summary,
+        TensorProto=tensor.TensorProto,
+        TensorShape=shape.TensorShapeProto,
+        Writer=files.EventFileWriter,
+        text=text,
+        hyper=hyper,
+        api=api,
+        data=data,
+        projector=projector,
+    )
 
 
 class SummaryWriter:
@@ -52,8 +62,15 @@ class SummaryWriter:
         writer.close()
     """
 
-    def __init__(self, log_dir: Any = None, comment: str = "", purge_step: int | None = None, max_queue: int = 10,
-                 flush_secs: float = 120, filename_suffix: str = "") -> None:  # fmt: skip
+    def __init__(
+        self,
+        log_dir: Any = None,
+        comment: str = "",
+        purge_step: int | None = None,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        filename_suffix: str = "",
+    ) -> None:
         self._tb = _package()
         if not log_dir:
             log_dir = Path("runs", time.strftime("%b%d_%H-%M-%S") + f"_{socket.gethostname()}{comment}")
@@ -87,45 +104,76 @@ class SummaryWriter:
 
     # ---------------------------------------------------------------- numbers
 
-    def add_scalar(self, tag: str, scalar_value: Any, global_step: Any = None, walltime: float | None = None,
-                   new_style: bool = False, double_precision: bool = False) -> None:  # fmt: skip
+    def add_scalar(
+        self,
+        tag: str,
+        scalar_value: Any,
+        global_step: Any = None,
+        walltime: float | None = None,
+        new_style: bool = False,
+        double_precision: bool = False,
+    ) -> None:
         """One number; ValueError for several. `new_style` writes it as a tensor, in float64 with `double_precision`."""
         number = values.number("add_scalar", scalar_value)
         if not new_style:
             self._summary(global_step, walltime, tag=tag, simple_value=number)
             return
-        tensor = self._tb.TensorProto(dtype="DT_DOUBLE", double_val=[number]) if double_precision else self._tb.TensorProto(
-            dtype="DT_FLOAT", float_val=[number])  # fmt: skip
+        tensor = (
+            self._tb.TensorProto(dtype="DT_DOUBLE", double_val=[number])
+            if double_precision
+            else self._tb.TensorProto(dtype="DT_FLOAT", float_val=[number])
+        )
         metadata = {"plugin_data": {"plugin_name": "scalars"}, "data_class": 1}
         self._summary(global_step, walltime, tag=tag, tensor=tensor, metadata=metadata)
 
-    def add_scalars(self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: Any = None,
-                    walltime: float | None = None) -> None:  # fmt: skip
+    def add_scalars(
+        self, main_tag: str, tag_scalar_dict: Mapping[str, Any], global_step: Any = None, walltime: float | None = None
+    ) -> None:
         """Several numbers that are drawn together: each in a folder of its own."""
         for tag, value in tag_scalar_dict.items():
             folder = str(Path(self.log_dir, f"{main_tag}_{tag}".replace("/", "_")))
             number = values.number("add_scalars", value)
             self._summary(global_step, walltime, folder, tag=main_tag, simple_value=number)
 
-    def add_histogram(self, tag: str, values: Any, global_step: Any = None, bins: Any = "tensorflow",
-                      walltime: float | None = None, max_bins: int | None = None) -> None:  # fmt: skip
+    def add_histogram(
+        self,
+        tag: str,
+        values: Any,
+        global_step: Any = None,
+        bins: Any = "tensorflow",
+        walltime: float | None = None,
+        max_bins: int | None = None,
+    ) -> None:
         """How often values are how large. ValueError for none, or for nan and inf among them."""
         self._summary(global_step, walltime, tag=tag, histo=histogram(array(values), bins, max_bins))
 
     # ---------------------------------------------------------------- pictures and texts
 
-    def add_image(self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None,
-                  dataformats: str = "CHW") -> None:  # fmt: skip
+    def add_image(
+        self,
+        tag: str,
+        img_tensor: Any,
+        global_step: Any = None,
+        walltime: float | None = None,
+        dataformats: str = "CHW",
+    ) -> None:
         """A picture: floats between 0 and 1, or bytes. `dataformats` says what the dimensions are: "CHW", "HWC", "HW", ..."""
         self._picture("add_image", tag, img_tensor, global_step, walltime, dataformats)
 
-    def add_images(self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None,
-                   dataformats: str = "NCHW") -> None:  # fmt: skip
+    def add_images(
+        self,
+        tag: str,
+        img_tensor: Any,
+        global_step: Any = None,
+        walltime: float | None = None,
+        dataformats: str = "NCHW",
+    ) -> None:
         """Several pictures, as one, up to eight side by side."""
         self._picture("add_images", tag, img_tensor, global_step, walltime, dataformats)
 
-    def add_figure(self, tag: str, figure: Any, global_step: Any = None, close: bool = True,
-                   walltime: float | None = None) -> None:  # fmt: skip
+    def add_figure(
+        self, tag: str, figure: Any, global_step: Any = None, close: bool = True, walltime: float | None = None
+    ) -> None:
         """A figure of matplotlib, or a list of figures of one size; they are closed afterwards unless `close` is False."""
         self._picture("add_figure", tag, values.figure(figure, close), global_step, walltime, "NHWC")
 
@@ -144,8 +192,14 @@ class SummaryWriter:
 
     # ---------------------------------------------------------------- hyper-parameters and embeddings
 
-    def add_hparams(self, hparam_dict: Mapping[str, Any], metric_dict: Mapping[str, Any], hparam_domain_discrete: Any = None,
-                    run_name: str | None = None, global_step: Any = None) -> None:  # fmt: skip
+    def add_hparams(
+        self,
+        hparam_dict: Mapping[str, Any],
+        metric_dict: Mapping[str, Any],
+        hparam_domain_discrete: Any = None,
+        run_name: str | None = None,
+        global_step: Any = None,
+    ) -> None:
         """Hyper-parameters of a run and what it reached, as one row of the table; in a folder of its own."""
         if not isinstance(hparam_dict, Mapping) or not isinstance(metric_dict, Mapping):
             raise TypeError("hparam_dict and metric_dict should be dictionary.")
@@ -169,16 +223,25 @@ class SummaryWriter:
             setattr(start.hparams[name], kind, value)
         end = data.SessionEndInfo(status="STATUS_SUCCESS")
         hyper = self._tb.hyper
-        for tag, content in ((hyper.EXPERIMENT_TAG, {"experiment": api.Experiment(hparam_infos=infos, metric_infos=metrics)}),
-                             (hyper.SESSION_START_INFO_TAG, {"session_start_info": start}),
-                             (hyper.SESSION_END_INFO_TAG, {"session_end_info": end})):  # fmt: skip
+        for tag, content in (
+            (hyper.EXPERIMENT_TAG, {"experiment": api.Experiment(hparam_infos=infos, metric_infos=metrics)}),
+            (hyper.SESSION_START_INFO_TAG, {"session_start_info": start}),
+            (hyper.SESSION_END_INFO_TAG, {"session_end_info": end}),
+        ):
             metadata = hyper.create_summary_metadata(data.HParamsPluginData(**content))
             self._summary(None, None, folder, tag=tag, metadata=metadata, tensor=hyper.NULL_TENSOR)
         for name, value in reached.items():
             self._summary(global_step, None, folder, tag=name, simple_value=value)
 
-    def add_embedding(self, mat: Any, metadata: Sequence[Any] | None = None, label_img: Any = None, global_step: Any = None,
-                      tag: str = "default", metadata_header: Sequence[str] | None = None) -> None:  # fmt: skip
+    def add_embedding(
+        self,
+        mat: Any,
+        metadata: Sequence[Any] | None = None,
+        label_img: Any = None,
+        global_step: Any = None,
+        tag: str = "default",
+        metadata_header: Sequence[str] | None = None,
+    ) -> None:
         """Points, (N, D), for the projector, with a label each, or several named by `metadata_header`."""
         points = values.array(mat)
         if points.ndim != 2:
@@ -208,8 +271,10 @@ class SummaryWriter:
         self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True
     ) -> NoReturn:
         """NotImplementedError: modules are not traced. `ferro.debug.graph` draws what a result was computed by."""
-        raise NotImplementedError("SummaryWriter.add_graph: ferro traces no modules; debug.graph(model(x)) draws what a result was computed "
-                                  "by, and add_image or add_figure shows a picture of it")  # fmt: skip
+        raise NotImplementedError(
+            "SummaryWriter.add_graph: ferro traces no modules; debug.graph(model(x)) draws what a result was computed "
+            "by, and add_image or add_figure shows a picture of it"
+        )
 
     # ---------------------------------------------------------------- the files
 
