@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.budgets import LONG_FILES, LONG_FUNCTIONS
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "ferro"
 
@@ -388,6 +390,79 @@ def test_the_rules_that_find_bugs_are_never_silenced() -> None:
     lint = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["ruff"]["lint"]
     ignored = [*lint["ignore"], *(rule for rules in lint["per-file-ignores"].values() for rule in rules)]
     assert not [rule for bug in ("F811", "F821", "F841") for rule in ignored if bug.startswith(rule)]
+
+
+# Budgets of length.
+
+FILE_LINES, FUNCTION_LINES, UNFORMATTED = 400, 40, 60
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """The lines of a function from its `def` to its end; its docstring does not count, help should be long."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None:
+        lines -= (first.end_lineno or 0) - first.lineno + 1
+    return lines
+
+
+def functions(node: ast.AST, around: str = "") -> Iterator[tuple[str, int]]:
+    """(qualified name, lines of code) of every function below a node of the syntax tree."""
+    for child in ast.iter_child_nodes(node):
+        name = around
+        if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            name = f"{around}{child.name}."
+            if not isinstance(child, ast.ClassDef):
+                yield name[:-1], code_lines(child)
+        yield from functions(child, name)
+
+
+def over_budget(found: dict[str, int], limit: int, exceptions: dict[str, int]) -> list[str]:
+    """What is longer than its limit (of an exception: its number), and exceptions that are not needed any more."""
+    longer = [
+        f"{name} has {lines} lines, the limit is {exceptions.get(name, limit)}: split it by what its parts do"
+        for name, lines in found.items()
+        if lines > exceptions.get(name, limit)
+    ]
+    needless = [
+        f"{name} is no longer above {limit} lines: take it out of tests/budgets.py"
+        for name in exceptions
+        if found.get(name, 0) <= limit
+    ]
+    return longer + needless
+
+
+def test_budgets_see_what_grows_what_is_new_and_what_is_needless() -> None:
+    assert over_budget({"a": 40, "b": 50}, 40, {"b": 50}) == []
+    assert len(over_budget({"a": 41, "b": 51}, 40, {"b": 50})) == 2
+    assert len(over_budget({"b": 40}, 40, {"b": 50, "gone": 60})) == 2
+    source = 'class A:\n    def f(self):\n        """Long\n        help."""\n        def g():\n            pass\n'
+    assert dict(functions(ast.parse(source))) == {"A.f": 3, "A.f.g": 2}
+
+
+def test_no_file_is_long() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix(): len(path.read_text("utf-8").splitlines())
+        for path in python_files("ferro")
+    }
+    wrong = over_budget(found, FILE_LINES, LONG_FILES)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_function_is_long() -> None:
+    found: dict[str, int] = {}
+    for path in python_files("ferro"):
+        for name, lines in functions(ast.parse(path.read_text("utf-8"))):
+            key = f"{path.relative_to(PACKAGE).as_posix()}:{name}"
+            found[key] = max(lines, found.get(key, 0))  # (overloads have the name of what they describe)
+    wrong = over_budget(found, FUNCTION_LINES, LONG_FUNCTIONS)
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_formatter_lays_out_nearly_everything() -> None:
+    mark = "# fmt: " + "skip"
+    files = python_files("ferro", "tests", "bench", "docs", "examples")
+    assert sum(path.read_text("utf-8").count(mark) for path in files) <= UNFORMATTED
 
 
 # The documents.
