@@ -8,7 +8,7 @@ from contextvars import copy_context
 from typing import Any
 
 from ferro.core.graph_task import STATE, Run
-from ferro.native.threads import stay_alone
+from ferro.native.thread_pool import stay_alone
 
 DEEP = 30  # nested backwards per thread; each takes a dozen frames of Python, of which there are a thousand by default
 DEEPEST = 3000  # nested backwards in all: what goes deeper has no end

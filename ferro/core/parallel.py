@@ -21,18 +21,19 @@ from ferro.core.graph_task import Run, enter_run, in_turn, wanted
 from ferro.core.hooks import prepare
 from ferro.core.node import FreedError, Node, OutputRef
 from ferro.core.step import absent, gradients
-from ferro.native import threads as _threads
 from ferro.native.blas import blas_single
+from ferro.native.thread_pool import in_worker, run_workers
+from ferro.native.threads import get_num_threads
 
 
 def execute(run: Run, ready: list) -> bool:
     """Runs what is left of a backward on several threads; False if only one may be used."""
-    n = run.threads or _threads.get_num_threads()
-    if n < 2 or _threads.in_worker() or in_turn():
+    n = run.threads or get_num_threads()
+    if n < 2 or in_worker() or in_turn():
         return False
     shared = _Shared(run, ready)
     with blas_single():
-        _threads.run_workers(lambda index: shared.work(), n)
+        run_workers(lambda index: shared.work(), n)
     error, shared.error = shared.error, None  # its traceback leads to `shared`, and to this frame: no cycle must remain
     if error is not None:
         try:

@@ -12,7 +12,6 @@ from ferro.cpu.kernels import attention as heads
 from ferro.cpu.kernels.common import SMALL, split
 from ferro.cpu.kernels.softmax import softmax, softmax_vjp
 from ferro.cpu.products import matmul
-from ferro.native.blas import blas_single
 from ferro.native.readiness import get, ready
 
 __all__ = ["attention", "attention_vjp"]
@@ -65,8 +64,7 @@ def _tiled(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple:
             normalise(p[h, own], scale, i, causal)
             np.matmul(p[h, own, :end], v[h, :end], out=out[h, own])
 
-    with blas_single():
-        split(heads * tiles, WORK // (min(rows, ROWS) * columns * (width + v.shape[2])) + 1, run)
+    split(heads * tiles, WORK // (min(rows, ROWS) * columns * (width + v.shape[2])) + 1, run)
     return out, p
 
 
@@ -90,8 +88,7 @@ def _tiled_vjp(g: Any, q: Any, k: Any, v: Any, p: Any, scale: float, causal: boo
                 dk[h, :end] += d[:, :end].T @ q[h, own]
                 dv[h, :end] += p[h, own, :end].T @ g[h, own]
 
-    with blas_single():
-        split(heads, WORK // (rows * columns * (width + v.shape[2])) + 1, run)
+    split(heads, WORK // (rows * columns * (width + v.shape[2])) + 1, run)
     return dq, dk, dv
 
 

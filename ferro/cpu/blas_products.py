@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ferro.native.blas import blas_single
-from ferro.native.threads import parallel_for
+from ferro.native.thread_pool import parallel_for
 
 # Multiplications up to which OpenBLAS computes a product on one thread whatever its limit, whatever the processor.
 _ONE_THREAD = {"f": 262144, "d": 262144, "F": 32768, "D": 32768}
@@ -76,8 +76,7 @@ def _gemm_stack(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         product = _cut_stack(a, b, out, chunks)
     else:
         product, chunks = _cut_matrices(a, b, out, -(-chunks // max(1, count)))
-    with blas_single():
-        parallel_for(product, chunks)
+    parallel_for(product, chunks)
     return out
 
 

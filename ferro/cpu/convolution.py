@@ -7,13 +7,12 @@ others.  Two of the spatial sizes (input, kernel, output) follow from the operan
 Large products of real floats go to the kernels, which take the natural sizes only: as many windows as fit.
 
 Note [Chunks of images].  The windows of a few images at a time are copied to a matrix (channels and kernel elements by
-windows), which is multiplied by the weight.  How many depends on sizes alone: see the notes in threads.py.
+windows), which is multiplied by the weight.  How many depends on sizes alone: see the note in threads.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -24,14 +23,13 @@ from ferro.cpu.kernels import conv as _kernels
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.products import widened
 from ferro.cpu.windows import full, taps
-from ferro.native.blas import blas_single
-from ferro.native.threads import parallel_for
+from ferro.native.thread_pool import parallel_for
 
 __all__ = ["col2im", "conv", "conv_input", "conv_weight", "im2col"]
 
 _WINDOWS = 1 << 18  # elements of the window matrix of one chunk
 _LARGE = 1 << 17  # multiplications from which on the kernels are quicker
-_PARALLEL = 1 << 22  # multiplications from which on chunks are computed by several threads
+_PARALLEL = 1 << 22  # multiplications from which on there are chunks for several threads
 
 
 def _chunks(images: int, per_image: int, work: int) -> tuple[int, int]:
@@ -40,15 +38,6 @@ def _chunks(images: int, per_image: int, work: int) -> tuple[int, int]:
     if work >= _PARALLEL:
         count = min(count, -(-images // 4))
     return count, -(-images // count)
-
-
-def _run(part: Callable[[int], None], chunks: int, work: int) -> None:
-    with blas_single():
-        if work >= _PARALLEL:
-            parallel_for(part, chunks)
-        else:
-            for chunk in range(chunks):
-                part(chunk)
 
 
 def _is_small(images: Any, weights: int, places: tuple) -> bool:
@@ -121,7 +110,7 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
             found += b.reshape(outputs, *(1,) * (len(out) + 1))
         y[images] = found.swapaxes(0, 1)
 
-    _run(part, chunks, work)
+    parallel_for(part, chunks)
     return y
 
 
@@ -153,7 +142,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
         columns = columns.reshape(channels, math.prod(w.shape[2:]), images.stop - images.start, *y.shape[2:])
         _scatter(columns, x[images], geometry)
 
-    _run(part, chunks, work)
+    parallel_for(part, chunks)
     if b is not None:
         x += b.reshape(channels, *(1,) * len(size))
     return x
@@ -181,7 +170,7 @@ def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilati
         columns = _gather(x[images], geometry).reshape(groups, inner, (images.stop - images.start) * length)
         parts[chunk] = np.matmul(_by_group(y[images], groups), columns.swapaxes(1, 2))
 
-    _run(part, chunks, work)
+    parallel_for(part, chunks)
     total = parts[0] if parts else np.zeros((outputs, inner), x.dtype)
     for other in parts[1:]:
         total += other

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.kernels import pool as _kernels
-from ferro.cpu.kernels.common import GRAIN, has_kernel, split
+from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.strided_copy import contiguous
 from ferro.cpu.layouts import channels_last_order, empty, has_channels_last, strides_in
 from ferro.cpu.products import matmul, widened
 from ferro.cpu.windows import full, taps
 
 _CACHED = 1 << 16  # elements of which several arrays stay in a processor's cache
-_PARALLEL = 1 << 18  # elements from which on images are shared out to several threads
 
 __all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max",
            "max_pool", "pool_gather", "pool_scatter", "unpool"]  # fmt: skip
@@ -275,23 +274,6 @@ def unpool(x: Any, index: Any, size: tuple) -> Any:
 # -- means -------------------------------------------------------------------------------------------------------------
 
 
-def _by_planes(function: Callable, x: Any, shape: tuple, size: tuple) -> Any:
-    """function(x), which turns images of spatial `shape` into such of `size`, computed for parts of the images at a time."""
-    lead = x.shape[: x.ndim - len(shape)]
-    whole = (
-        len(lead) == 2 and not x.flags.c_contiguous and has_channels_last(x)
-    )  # images as they lie, not plane by plane
-    planes = x if whole else x.reshape(math.prod(lead), *shape)
-    out = _beside(x, (*lead, *size), x.dtype) if whole else np.empty((len(planes), *size), x.dtype)
-
-    def work(start: int, stop: int) -> None:
-        out[start:stop] = function(planes[start:stop])
-
-    cost = max(math.prod(shape), math.prod(size)) * (lead[1] if whole else 1)
-    split(len(planes), 2 * GRAIN // cost + 1, work)
-    return out.reshape(*lead, *size)
-
-
 def _divisor(divisors: Any, dtype: Any) -> Any:
     """The number of elements of every window: a number, or the outer product of the numbers along every dimension."""
     if not isinstance(divisors, tuple):
@@ -311,20 +293,12 @@ def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divi
     whole = math.prod(size) == 1  # for which a product is quicker
     if not whole and math.prod(size) > 0 and _kernels.ready(x, 0):
         return _kernels.avg_pool(x, kernel, size, stride, pad, divisors)
-    if x.size >= _PARALLEL:
-        shape = x.shape[x.ndim - n :]
-        return _by_planes(lambda part: _avg(part, kernel, size, stride, pad, divisors), x, shape, size)
-    return _avg(x, kernel, size, stride, pad, divisors)
-
-
-def _avg(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
-    """`avg_pool` on one thread: along one dimension after the other."""
-    n, y = len(kernel), x
-    if kernel == x.shape[x.ndim - n :] and math.prod(size) == 1 and not any(pad) and x.dtype.kind == "f":
+    y = x
+    if whole and kernel == x.shape[x.ndim - n :] and not any(pad) and x.dtype.kind == "f":
         area = math.prod(kernel)
         total = matmul(x.reshape(*x.shape[: x.ndim - n], area), np.ones(area, x.dtype))
         return total.reshape(*x.shape[: x.ndim - n], *size) / _divisor(divisors, x.dtype)
-    for d in reversed(range(n)):
+    for d in reversed(range(n)):  # along one dimension after the other
         y = _window_sum(y, y.ndim - n + d, kernel[d], size[d], stride[d], pad[d])
     divisor = _divisor(divisors, x.dtype)
     if x.dtype.kind in "iu":
@@ -358,15 +332,7 @@ def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, d
     n = len(kernel)
     if math.prod(g.shape[g.ndim - n :]) > 1 and _kernels.ready(g, 0):
         return _kernels.avg_pool_vjp(g, shape, kernel, stride, pad, divisors)
-    if max(g.size, math.prod(g.shape[: g.ndim - n]) * math.prod(shape)) >= _PARALLEL:
-        size = g.shape[g.ndim - n :]
-        return _by_planes(lambda part: _spread(part, shape, kernel, stride, pad, divisors), g, size, shape)
-    return _spread(g, shape, kernel, stride, pad, divisors)
-
-
-def _spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
-    """`avg_spread` on one thread."""
-    n, x = len(kernel), g / _divisor(divisors, g.dtype)
+    x = g / _divisor(divisors, g.dtype)
     for d in range(n):
         axis = x.ndim - n + d
         x = _window_spread(x, axis, shape[d], kernel[d], stride[d], pad[d])
@@ -379,7 +345,7 @@ def _window_spread(x: Any, axis: int, n: int, kernel: int, stride: int, pad: int
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     if stride == kernel and pad == 0 and n == size * kernel and x.flags.c_contiguous:
         spread = np.broadcast_to(x.reshape(*before, size, 1, *after), (*before, size, kernel, *after))
-        return spread.reshape(*before, n, *after)
+        return contiguous(spread).reshape(*before, n, *after)
     wider = np.zeros((*before, n, *after), x.dtype)
     if not x.flags.c_contiguous:  # in the order of x
         order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))

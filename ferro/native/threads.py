@@ -1,46 +1,25 @@
-"""One thread budget: the pool of worker threads, and loops cut into chunks.
+"""The thread budget: how many threads kernels, branches of backward and BLAS may use.
 
 Note [Same numbers for any number of threads]
     Work is cut into chunks by its size alone; the number of threads only decides who computes which chunk. Every chunk
     runs with single-threaded BLAS (`blas_single`), because a threaded product rounds differently from a serial one.
 
-Note [Interrupts]
-    A KeyboardInterrupt can strike between any two calls of the main thread. So starting the workers and counting those
-    that have finished are single C calls (`list.extend` over a `map`), each of which has happened or has not, and the
-    clean-up of a run stands in two nested `finally` and goes on where it was cut off.
+Kernels share their chunks among the workers (workers.py). Threads of Python (thread_pool.py) run the branches of backward
+and products by BLAS.
 """
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
-import ctypes
 import os
-import threading
-from _thread import allocate_lock
-from collections import deque
-from collections.abc import Callable
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
 
-from ferro.native import locks
+from ferro.native import cores
 from ferro.native.blas import _blas
-from ferro.native.work_queue import BUDGET, RUNS, SHARED
+from ferro.native.work_queue import BUDGET, SHARED
 
-_acquire = methodcaller("acquire")
-_release = methodcaller("release")
-
-
-# --- the budget ------------------------------------------------------------------------------------------------------
-
-
-def _usable_cores() -> int:
-    """Number of cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return max(1, len(os.sched_getaffinity(0)))
-    return os.cpu_count() or 1
+budget = SHARED[BUDGET] = cores.usable()  # what get_num_threads says
 
 
 def _budget_from_environment() -> int | None:
@@ -54,13 +33,14 @@ def _budget_from_environment() -> int | None:
 
 def get_num_threads() -> int:
     """Number of threads that one operation or one backward pass may use, the calling thread included."""
-    return _pool.budget
+    return budget
 
 
 def set_num_threads(n: int) -> None:
     """Let operations, backward passes and BLAS use `n` threads. Results do not depend on it."""
-    _pool.budget = SHARED[BUDGET] = _number("set_num_threads", n)
-    _blas.set_limit(min(_pool.budget, _usable_cores()))  # more spinning BLAS threads than cores are slower than one
+    global budget  # noqa: PLW0603 (process-wide, as in PyTorch)
+    budget = SHARED[BUDGET] = _number("set_num_threads", n)
+    _blas.set_limit(min(budget, cores.usable()))  # more spinning BLAS threads than cores are slower than one
 
 
 def _number(name: str, n: Any) -> int:
@@ -87,261 +67,6 @@ def get_num_interop_threads() -> int:
     """What set_num_interop_threads was given; without that, the number of threads that branches of backward may use."""
     return _interop or get_num_threads()
 
-
-# --- the pool --------------------------------------------------------------------------------------------------------
-
-# Note [Off the caller's core]
-#   Some schedulers, those of virtual machines above all, put a woken thread on the core of the thread that woke it, and
-#   the two then take turns for milliseconds while another core sleeps. So a worker is woken while it may run on any core
-#   but its caller's, and lifts that restriction itself when it runs.
-
-
-def _core_finder() -> Callable[[], int] | None:
-    """The C library's sched_getcpu, where threads can be kept off a core at all."""
-    if not hasattr(os, "sched_setaffinity") or _usable_cores() < 2:
-        return None
-    find = getattr(ctypes.CDLL(None), "sched_getcpu", None)
-    if find is not None:
-        find.argtypes, find.restype = [], ctypes.c_int
-    return find
-
-
-_current_core = _core_finder()
-
-
-def _cores() -> tuple[set[int], set[int]]:
-    """The cores that the calling thread may run on, without and with the one it is on; empty sets if that is no choice."""
-    if _current_core is not None:
-        allowed = os.sched_getaffinity(0)
-        others = allowed - {_current_core()}
-        if others and len(others) < len(allowed):
-            return others, allowed
-    return set(), set()
-
-
-def _restrict(thread: int, cores: set[int]) -> None:
-    """Let a thread, 0 being the calling one, run on these cores only. A hint: where it is refused, nothing happens."""
-    if cores:
-        with contextlib.suppress(OSError):
-            os.sched_setaffinity(thread, cores)
-
-
-class _Worker:
-    """A daemon thread that sleeps on `gate` and releases `finished` after each task. Both locks are held at rest."""
-
-    __slots__ = ("finished", "gate", "task", "thread")
-
-    def __init__(self, number: int):
-        self.gate = allocate_lock()
-        self.gate.acquire()
-        self.finished = allocate_lock()
-        self.finished.acquire()
-        self.task: tuple[_Run, int, contextvars.Context, set[int]] | None = None
-        self.thread = threading.Thread(target=self._serve, name=f"ferro-worker-{number}", daemon=True)
-        self.thread.start()
-
-    def _serve(self) -> None:
-        _local.is_worker = True
-        while True:
-            self.gate.acquire()
-            self._work()
-            self.finished.release()
-
-    def _work(self) -> None:
-        """Run the task. A frame of its own, so that a sleeping worker keeps no array alive."""
-        task, self.task = self.task, None
-        if task is not None:
-            run, index, context, cores = task
-            _restrict(0, cores)
-            try:
-                context.run(run.fn, index)
-            except BaseException as error:  # noqa: BLE001 (handed to the caller, interrupts included)
-                run.fail(error)
-
-
-class _Local(threading.local):
-    is_worker = False  # whether this thread belongs to the pool
-
-
-class _Pool:
-    """The budget, the workers at rest, how many were made, and the runs that are going on."""
-
-    __slots__ = ("budget", "created", "idle", "lock", "runs")
-
-    def __init__(self) -> None:
-        self.budget = SHARED[BUDGET] = _usable_cores()
-        self.forget()
-
-    def forget(self) -> None:
-        """Start without workers: a forked child has none of its parent's, and its lock in whatever state it was."""
-        self.lock = locks.new()
-        self.idle: list[_Worker] = []
-        self.created = 0
-        self.runs: set[_Run] = set()
-        SHARED[RUNS] = 0
-
-    def enter(self, run: _Run) -> None:
-        """A run begins."""
-        with self.lock:
-            self.runs.add(run)
-            SHARED[RUNS] = len(self.runs)
-
-    def leave(self, run: _Run) -> None:
-        """A run is over."""
-        with self.lock:
-            self.runs.discard(run)
-            SHARED[RUNS] = len(self.runs)
-
-    def borrow(self, n: int, workers: list[_Worker]) -> None:
-        """Fill `workers` up to n, making those that do not exist; to fewer if the system refuses another thread."""
-        with self.lock:
-            while len(workers) < n:
-                if self.idle:
-                    workers.append(self.idle.pop())
-                    continue
-                try:
-                    workers.append(_Worker(self.created + 1))
-                except RuntimeError:
-                    break
-                self.created += 1
-
-    def give_back(self, workers: list[_Worker]) -> None:
-        """Empty `workers`. An interrupt in the middle may cost a sleeping thread, but no worker serves two callers."""
-        with self.lock:
-            while workers:
-                self.idle.append(workers.pop())
-
-
-_local = _Local()
-_pool = _Pool()
-
-
-class _Run:
-    """One call of `run_workers`."""
-
-    __slots__ = ("caller", "done", "errors", "fn", "started", "stop", "workers")
-
-    def __init__(self, fn: Callable[[int], Any], stop: Callable[[], Any] | None):
-        self.fn = fn
-        self.stop = stop
-        self.caller = threading.get_ident()
-        self.errors: list[BaseException] = []
-        self.workers: list[_Worker] = []
-        self.started: list[None] = []  # as long as `workers` once they have been started
-        self.done: list[bool] = []  # one entry for each that has finished
-
-    def fail(self, error: BaseException) -> None:
-        self.errors.append(error)
-        if self.stop is not None:
-            self.stop()
-
-    def work(self, n: int) -> None:
-        """Start n - 1 workers and do the caller's part."""
-        try:
-            _pool.enter(self)
-            _pool.borrow(n - 1, self.workers)
-            others, cores = _cores()
-            for index, worker in enumerate(self.workers, 1):
-                _restrict(worker.thread.native_id or 0, others)
-                worker.task = (self, index, contextvars.copy_context(), cores)
-            self.started.extend(map(_release, [worker.gate for worker in self.workers]))
-            self.fn(0)
-            for index in range(len(self.workers) + 1, n):
-                self.fn(index)
-        except BaseException as error:  # noqa: BLE001 (raised once nobody works on the caller's arrays any more)
-            self.fail(error)
-
-    def finish(self) -> None:
-        """Wait for the workers and return them. Does the rest of it when called again after an interrupt."""
-        locks = [worker.finished for worker in self.workers[: len(self.started)]]
-        while len(self.done) < len(locks):
-            try:
-                self.done.extend(map(_acquire, locks[len(self.done) :]))
-            except BaseException as error:  # noqa: BLE001 (likewise)
-                self.fail(error)
-        _pool.leave(self)
-        _pool.give_back(self.workers)
-
-    def first_error(self) -> BaseException | None:
-        """What to raise: an interrupt if there was one, else whatever failed first."""
-        return next((e for e in self.errors if not isinstance(e, Exception)), self.errors[0] if self.errors else None)
-
-
-def in_worker() -> bool:
-    """Whether the current thread is one of the threads of a `run_workers` call."""
-    if _local.is_worker:
-        return True
-    thread = threading.get_ident()
-    return any(run.caller == thread for run in tuple(_pool.runs))
-
-
-def stay_alone() -> None:
-    """The current thread shares no work from now on, as the threads of the pool do not."""
-    _local.is_worker = True
-
-
-def run_workers(fn: Callable[[int], Any], n: int, stop: Callable[[], Any] | None = None) -> None:
-    """Call fn(0), ..., fn(n - 1) at the same time on n threads, fn(0) on the calling one, and wait for all of them.
-
-    The first exception is raised here, after every thread has returned; an interrupt of the caller goes before others.
-    `stop` is called when something has been raised, and should make the other calls return soon. Workers see a copy
-    of the caller's context variables. Where the system refuses more threads, the caller makes the remaining calls
-    itself, one after the other: a call must not wait for one of a higher index.
-    """
-    if n <= 1:
-        fn(0)
-        return
-    run = _Run(fn, stop)
-    try:
-        try:
-            run.work(n)
-        finally:
-            run.finish()
-    finally:
-        run.finish()
-    error = run.first_error()
-    run.errors.clear()  # a traceback may hold a frame of the run's own methods, and so the run
-    if error is not None:
-        try:
-            raise error
-        finally:
-            del run, error  # the traceback holds this frame, which must not hold the error
-
-
-def parallel_for(fn: Callable[[int], Any], n_chunks: int) -> None:
-    """Call fn(0), ..., fn(n_chunks - 1), each once, spread over the pool.
-
-    Chunks must not depend on each other. They run in order on the calling thread if the budget is one thread, inside a
-    worker, or while the pool serves another caller. After an exception no further chunk is begun.
-    """
-    n = min(_pool.budget, n_chunks)
-    if n < 2 or _pool.runs:
-        for chunk in range(n_chunks):
-            fn(chunk)
-        return
-    chunks = deque(range(n_chunks))
-
-    def work(_index: int) -> None:
-        take = chunks.popleft
-        while True:
-            try:
-                chunk = take()
-            except IndexError:
-                return
-            fn(chunk)
-
-    run_workers(work, n, chunks.clear)
-
-
-# --- start-up and fork -----------------------------------------------------------------------------------------------
-
-
-def _after_fork() -> None:
-    _pool.forget()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 _requested = _budget_from_environment()
 if _requested is not None:

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from ferro.native import locks, readiness
+from ferro.native import cores, locks, readiness, threads
 from ferro.native.readiness import get
-from ferro.native.threads import _current_core, _pool, _restrict, _usable_cores
+from ferro.native.thread_pool import _pool
 from ferro.native.work_queue import ASLEEP, CORES, GATHER, HALT, MEMBERS, QUEUE, SHARED, SIZE, THREADS
 
 # Threads that work at once; where there are no POSIX threads, there are no workers.
-_MOST = min(_usable_cores(), THREADS) if os.name == "posix" else 1
+_MOST = min(cores.usable(), THREADS) if os.name == "posix" else 1
 SHARED[CORES] = _MOST
 PATIENCE = 50_000  # looks at the queue before a thread goes to sleep: about a millisecond
 
@@ -40,7 +40,7 @@ class _WorkerPool:
         self.queue = (self.numbers.ctypes.data + 63) & -64
         self.asleep = (self.queue - self.numbers.ctypes.data) // 8 + ASLEEP
         get("set_up")(self.queue)
-        self.cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+        self.cores = cores.allowed()
         self.members: list[threading.Thread] = []
 
     def gather(self, count: int) -> None:
@@ -64,10 +64,9 @@ class _WorkerPool:
                         raise
                     SHARED[MEMBERS] = len(self.members)
         if self.numbers[self.asleep]:
-            if _current_core is not None:  # see Note [Off the caller's core] in threads.py
-                others = self.cores - {_current_core()}
-                for member in self.members:
-                    _restrict(member.native_id or 0, others)
+            others = cores.others(self.cores)  # see Note [Off the caller's core] in cores.py
+            for member in self.members:
+                cores.restrict(member.native_id or 0, others)
             self.wake(self.queue)
 
     def halt(self) -> None:
@@ -98,7 +97,7 @@ def _workers() -> _WorkerPool:
 
 def helpers() -> int:
     """How many threads may help the calling one now: more than there are cores would only wait for each other."""
-    return 0 if _pool.runs else min(_pool.budget, _MOST) - 1
+    return 0 if _pool.runs else min(threads.budget, _MOST) - 1
 
 
 def call_together() -> None:
@@ -118,7 +117,7 @@ def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, s
     is set: these are not cut. The arguments number `span` and `span` + 1, 0 and `length`, become the rows of the chunk.
     What a row becomes must not depend on the others. False if the kernel has returned False anywhere.
     """
-    if chunks > 1 and _pool.budget > 1 and (count := helpers()):
+    if chunks > 1 and threads.budget > 1 and (count := helpers()):
         done = _in_parallel(name, count, chunks, length, args, whole, span)
         if done is not NotImplemented:
             return done

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ferro.cpu.kernels import entries
-from ferro.native import threads, workers
+from ferro.native import thread_pool, threads, workers
 from ferro.native.work_queue import BUDGET, CORES, RUNS, SHARED
 from tests.configuration import with_fma, with_machine_code
 
@@ -237,6 +237,6 @@ def test_an_error_while_members_are_called_is_raised(x: Array) -> None:
 
 def test_runs_of_the_pool_are_counted() -> None:
     seen = []
-    threads.run_workers(lambda _: seen.append(int(SHARED[RUNS])), 2)
+    thread_pool.run_workers(lambda _: seen.append(int(SHARED[RUNS])), 2)
     assert seen == [1, 1]
     assert SHARED[RUNS] == 0

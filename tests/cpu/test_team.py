@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from ferro.native import readiness, threads, workers
+from ferro.native import readiness, thread_pool, threads, workers
 from ferro.native.readiness import get
 from ferro.native.work_queue import SHARED
 from tests.configuration import with_kernels
@@ -188,7 +188,7 @@ def test_kernels_give_the_same_numbers_whoever_computes_them(name, args):
 
 def test_inside_a_worker_nobody_helps():
     counts = []
-    threads.run_workers(lambda index: counts.append(workers.helpers()), 2)
+    thread_pool.run_workers(lambda index: counts.append(workers.helpers()), 2)
     assert counts == [0, 0]
     assert workers.helpers() == 1
 

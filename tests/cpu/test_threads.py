@@ -14,7 +14,7 @@ import pytest
 
 from ferro.cpu import blas_products
 from ferro.cpu.blas_products import gemm
-from ferro.native import blas, threads
+from ferro.native import blas, thread_pool, threads
 from tests.helpers import run_python
 
 
@@ -37,20 +37,20 @@ def test_every_worker_runs_at_the_same_time_and_the_caller_is_number_zero(n):
         meeting.wait(timeout=20)
         seen[index] = threading.get_ident()
 
-    threads.run_workers(work, n)
+    thread_pool.run_workers(work, n)
     assert sorted(seen) == list(range(n))
     assert len(set(seen.values())) == n
     assert seen[0] == threading.get_ident()
 
 
 def test_workers_are_kept_and_sleep_without_processor_time():
-    threads.run_workers(lambda index: None, 4)
-    created = threads._pool.created
+    thread_pool.run_workers(lambda index: None, 4)
+    created = thread_pool._pool.created
     for _ in range(50):
-        threads.run_workers(lambda index: None, 4)
-    assert threads._pool.created == created
+        thread_pool.run_workers(lambda index: None, 4)
+    assert thread_pool._pool.created == created
     # (Their own clocks: BLAS's threads watch for more work for a while after a product of another test.)
-    clocks = [time.pthread_getcpuclockid(worker.thread.ident) for worker in threads._pool.idle]
+    clocks = [time.pthread_getcpuclockid(worker.thread.ident) for worker in thread_pool._pool.idle]
     assert len(clocks) >= 3
     before = sum(map(time.clock_gettime, clocks))
     time.sleep(0.1)
@@ -64,7 +64,7 @@ def test_an_idle_worker_keeps_nothing_alive():
     def work(index, big=big):
         return big.sum() + index
 
-    threads.run_workers(work, 3)
+    thread_pool.run_workers(work, 3)
     del work, big
     gc.collect()
     assert gone() is None
@@ -81,9 +81,9 @@ def test_the_first_error_is_raised_after_everyone_has_returned():
         finished.append(index)
 
     with pytest.raises(ValueError, match="from worker 1"):
-        threads.run_workers(work, 3, stopped.set)
+        thread_pool.run_workers(work, 3, stopped.set)
     assert sorted(finished) == [0, 2]
-    threads.run_workers(lambda index: finished.append(index), 3)  # the pool still serves
+    thread_pool.run_workers(lambda index: finished.append(index), 3)  # the pool still serves
     assert len(finished) == 5
 
 
@@ -98,7 +98,7 @@ def test_no_chunk_begins_after_an_error():
         time.sleep(0.001)
 
     with pytest.raises(RuntimeError, match="chunk 3"):
-        threads.parallel_for(work, 1000)
+        thread_pool.parallel_for(work, 1000)
     assert len(begun) < 20
 
 
@@ -113,7 +113,7 @@ def test_an_interrupt_inside_the_callers_part_waits_for_the_others():
         finished.append(index)
 
     with pytest.raises(KeyboardInterrupt):
-        threads.run_workers(work, 3)
+        thread_pool.run_workers(work, 3)
     assert sorted(finished) == [1, 2]
 
 
@@ -130,10 +130,10 @@ def test_an_interrupt_of_the_waiting_caller_waits_for_the_others():
             finished.append(index)
 
     with pytest.raises(KeyboardInterrupt):
-        threads.run_workers(work, 2)
+        thread_pool.run_workers(work, 2)
     assert finished == [1]
-    assert not threads.in_worker()
-    assert not threads._pool.runs
+    assert not thread_pool.in_worker()
+    assert not thread_pool._pool.runs
 
 
 def test_a_loop_inside_a_worker_runs_on_that_worker():
@@ -142,22 +142,22 @@ def test_a_loop_inside_a_worker_runs_on_that_worker():
 
     def work(chunk):
         inner = []
-        assert threads.in_worker()
-        threads.parallel_for(lambda _: inner.append(threading.get_ident()), 5)
+        assert thread_pool.in_worker()
+        thread_pool.parallel_for(lambda _: inner.append(threading.get_ident()), 5)
         idents[chunk] = (threading.get_ident(), inner)
 
-    threads.parallel_for(work, 4)
+    thread_pool.parallel_for(work, 4)
     assert all(inner == [outer] * 5 for outer, inner in idents.values())
-    assert not threads.in_worker()
+    assert not thread_pool.in_worker()
 
 
 def test_runs_inside_runs_get_their_own_workers():
     meeting = threading.Barrier(4)
 
     def outer(_index):
-        threads.run_workers(lambda _: meeting.wait(timeout=20), 2)
+        thread_pool.run_workers(lambda _: meeting.wait(timeout=20), 2)
 
-    threads.run_workers(outer, 2)
+    thread_pool.run_workers(outer, 2)
 
 
 def test_a_second_caller_is_served_while_the_pool_is_busy():
@@ -168,11 +168,11 @@ def test_a_second_caller_is_served_while_the_pool_is_busy():
         entered.set()
         release.wait(timeout=20)
 
-    first = threading.Thread(target=threads.parallel_for, args=(slow, 2))
+    first = threading.Thread(target=thread_pool.parallel_for, args=(slow, 2))
     first.start()
     assert entered.wait(timeout=20)
     idents = []
-    threads.parallel_for(lambda _: idents.append(threading.get_ident()), 6)
+    thread_pool.parallel_for(lambda _: idents.append(threading.get_ident()), 6)
     release.set()
     first.join(timeout=20)
     assert idents == [threading.get_ident()] * 6
@@ -185,7 +185,7 @@ def test_many_callers_at_once_each_get_all_their_chunks():
     def caller(mine):
         for _ in range(30):
             done = []
-            threads.parallel_for(done.append, 7)
+            thread_pool.parallel_for(done.append, 7)
             mine.append(sorted(done))
 
     callers = [threading.Thread(target=caller, args=(mine,)) for mine in results]
@@ -200,7 +200,7 @@ def test_chunks_do_not_depend_on_the_budget():
     for n in (1, 2, 5):
         threads.set_num_threads(n)
         done = []
-        threads.parallel_for(done.append, 9)
+        thread_pool.parallel_for(done.append, 9)
         assert sorted(done) == list(range(9))
 
 
@@ -214,7 +214,7 @@ def test_workers_see_the_callers_context():
 
     token = mode.set("set by the caller")
     with np.errstate(divide="raise"):
-        contextvars.copy_context().run(threads.run_workers, work, 3)
+        contextvars.copy_context().run(thread_pool.run_workers, work, 3)
     assert seen == [("set by the caller", "raise")] * 3
     mode.reset(token)
 
@@ -225,14 +225,14 @@ def test_a_forked_child_has_a_pool_of_its_own():
 import os, warnings
 import numpy as np
 from ferro.cpu.blas_products import gemm
-from ferro.native import threads
+from ferro.native import thread_pool, threads
 warnings.simplefilter("ignore")
 threads.set_num_threads(2)
 a = np.arange(400.0 * 400).reshape(400, 400) / 1e5
 expected = gemm(a, a)
 child = os.fork()
 if child == 0:
-    same = np.array_equal(gemm(a, a), expected) and threads._pool.created == 1
+    same = np.array_equal(gemm(a, a), expected) and thread_pool._pool.created == 1
     os._exit(0 if same else 1)
 print(os.waitpid(child, 0)[1], np.array_equal(gemm(a, a), expected))
 """
@@ -243,10 +243,10 @@ def test_where_no_thread_can_be_started_the_caller_does_everything(monkeypatch):
     def refuse(_number):
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threads, "_Worker", refuse)
-    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    monkeypatch.setattr(thread_pool, "_Worker", refuse)
+    monkeypatch.setattr(thread_pool, "_pool", thread_pool._Pool())
     done = []
-    threads.run_workers(done.append, 4)
+    thread_pool.run_workers(done.append, 4)
     assert done == [0, 1, 2, 3]
 
 

@@ -35,7 +35,7 @@ from ferro.core.graph_task import STATE, queue_callback
 from ferro.core.node import Node
 from ferro.core.op import OPS
 from ferro.native import blas
-from ferro.native import threads as _threads
+from ferro.native import thread_pool as _threads
 from ferro.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.timeout(60)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferro.native.readiness import ready
-from ferro.native.threads import parallel_for
+from ferro.native.thread_pool import parallel_for
 from ferro.native.workers import run_rows
 
 SMALL = 4096  # elements below which NumPy answers, so that nothing is ever compiled for small arrays

@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, contiguous, share_rows, split
-from ferro.native.readiness import get
+from ferro.cpu.kernels.common import GRAIN, contiguous, share_rows
 
 
 def linear_places(at: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -58,6 +57,6 @@ def _by_plane(name: str, x: np.ndarray, w: np.ndarray, index: np.ndarray, out: n
     """Runs a kernel on the planes (image, channel), each of which belongs to one thread."""
     channels = x.shape[1]
     planes, outs = [a.reshape(math.prod(a.shape[:2]), a.shape[2]) for a in (x, out)]
-    run = get(name)
     cost = max(math.prod(w.shape[1:]), 1)
-    split(len(planes), GRAIN // cost + 1, lambda i, j: run(planes[i:j], w, index, i, channels, outs[i:j]))
+    args = (planes, w, index, 0, len(planes), channels, outs)
+    share_rows(name, len(planes), GRAIN // cost + 1, args, whole=-1, span=3)

@@ -45,10 +45,10 @@ def linear_weights(at, sizes, zeros, out):
 
 
 @kernel
-def sample_taps(x, w, index, begin, channels, out):
-    """The planes begin, begin + 1, ... of all images: sums of their pixels with the weights of their image."""
-    for p in range(x.shape[0]):
-        n = (begin + p) // channels
+def sample_taps(x, w, index, begin, end, channels, out):
+    """The planes begin to end of all images: sums of their pixels with the weights of their image."""
+    for p in range(begin, end):
+        n = p // channels
         plane, target = x[p], out[p]
         if w.shape[1] == 4:  # bilinear: all taps at once
             w0, w1, w2, w3 = w[n, 0], w[n, 1], w[n, 2], w[n, 3]
@@ -65,10 +65,10 @@ def sample_taps(x, w, index, begin, channels, out):
 
 
 @kernel
-def spread_taps(g, w, index, begin, channels, out):
+def spread_taps(g, w, index, begin, end, channels, out):
     """The adjoint of `sample_taps`, added to `out`."""
-    for p in range(g.shape[0]):
-        n = (begin + p) // channels
+    for p in range(begin, end):
+        n = p // channels
         plane, source = out[p], g[p]
         for t in range(w.shape[1]):
             weights, places = w[n, t], index[n, t]
