@@ -171,9 +171,12 @@ from ferro.ops.activations import (
     threshold,
     threshold_,
 )
+from ferro.ops.adaptive_pooling import *
+from ferro.ops.adaptive_pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
 from ferro.ops.arithmetic import *
 from ferro.ops.as_functions import *
 from ferro.ops.attention_choice import chosen as _fused_sdp_choice
+from ferro.ops.average_pooling import *
 from ferro.ops.bessel import *
 from ferro.ops.binary_entropy import binary_cross_entropy_with_logits
 from ferro.ops.bins import *
@@ -231,6 +234,7 @@ from ferro.ops.lu import *
 from ferro.ops.masks import *
 from ferro.ops.matrices import *
 from ferro.ops.matrix_functions import *
+from ferro.ops.max_pooling import *
 from ferro.ops.named_windows import *
 from ferro.ops.normalisation import (
     group_norm,
@@ -245,8 +249,6 @@ from ferro.ops.order import *
 from ferro.ops.orthogonal import *
 from ferro.ops.padding import *
 from ferro.ops.parts import *
-from ferro.ops.pooling import *
-from ferro.ops.pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
 from ferro.ops.positional import *
 from ferro.ops.positions import *
 from ferro.ops.products import *

@@ -4,8 +4,10 @@ from ferro import xp as _xp
 from ferro.core import backend as _backend
 from ferro.ops.activations import *
 from ferro.ops.activations import gelu_vjp, mish_vjp, relu_vjp, silu_vjp, softplus_vjp
+from ferro.ops.adaptive_pooling import adaptive_avg, adaptive_avg_spread
 from ferro.ops.arithmetic import *
 from ferro.ops.attention import attention_vjp
+from ferro.ops.average_pooling import avg_pool, avg_spread
 from ferro.ops.bessel import *
 from ferro.ops.bessel import (
     airy_ai,
@@ -96,7 +98,6 @@ from ferro.ops.parts import (
     windows_add,
 )
 from ferro.ops.polynomials import gegenbauer, gegenbauer_pair, hermite_polynomial_h, hermite_polynomial_he, laguerre
-from ferro.ops.pooling import adaptive_avg, adaptive_avg_spread, avg_pool, avg_spread, pool_gather, pool_scatter
 from ferro.ops.positions import *
 from ferro.ops.products import *
 from ferro.ops.products import linear
@@ -127,6 +128,7 @@ from ferro.ops.structure import cast
 from ferro.ops.trigonometric import *
 from ferro.ops.trigonometric import cos_vjp, sin_vjp, tanh_vjp
 from ferro.ops.unique import *
+from ferro.ops.unpooling import pool_gather, pool_scatter
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 

@@ -23,7 +23,7 @@ ON_DATA: dict[str, int] = {
     "linear_entropy": 1,
     "mistakes": 1,
     "multihead": 1,
-    "pooling": 1,
+    "max_pooling": 1,
     "storage": 1,
 }
 # (what asks is about memory: where it lies, or that a batch has several slices)
@@ -32,7 +32,7 @@ ASKING: dict[str, int] = {
     "bins": 1,
     "creation": 1,
     "items": 1,
-    "pooling": 1,
+    "max_pooling": 1,
     "gathering": 1,
     "random": 1,
     "random_filling": 1,

@@ -32,7 +32,19 @@ from ferro.ops.activations import (
     threshold,
     threshold_,
 )
+from ferro.ops.adaptive_pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d,
+    adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d,
+    adaptive_max_pool3d_with_indices,
+)
 from ferro.ops.attention import scaled_dot_product_attention
+from ferro.ops.average_pooling import avg_pool1d, avg_pool2d, avg_pool3d, lp_pool1d, lp_pool2d, lp_pool3d
 from ferro.ops.binary_entropy import binary_cross_entropy, binary_cross_entropy_with_logits
 from ferro.ops.convolution import (
     conv1d,
@@ -51,6 +63,12 @@ from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_bag, one_hot
 from ferro.ops.entropy import cross_entropy, kl_div, nll_loss
 from ferro.ops.exponential import sigmoid
+from ferro.ops.fractional_pooling import (
+    fractional_max_pool2d,
+    fractional_max_pool2d_with_indices,
+    fractional_max_pool3d,
+    fractional_max_pool3d_with_indices,
+)
 from ferro.ops.grids import affine_grid, grid_sample
 from ferro.ops.grouped import grouped_mm
 from ferro.ops.interpolation import interpolate, upsample, upsample_bilinear, upsample_nearest
@@ -72,45 +90,24 @@ from ferro.ops.losses import (
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
 )
-from ferro.ops.multihead import multi_head_attention_forward
-from ferro.ops.normalisation import batch_norm, instance_norm, layer_norm, local_response_norm, rms_norm
-from ferro.ops.normalisation import functional_group_norm as group_norm
-from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
-from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
-from ferro.ops.pooling import (
-    adaptive_avg_pool1d,
-    adaptive_avg_pool2d,
-    adaptive_avg_pool3d,
-    adaptive_max_pool1d,
-    adaptive_max_pool1d_with_indices,
-    adaptive_max_pool2d,
-    adaptive_max_pool2d_with_indices,
-    adaptive_max_pool3d,
-    adaptive_max_pool3d_with_indices,
-    avg_pool1d,
-    avg_pool2d,
-    avg_pool3d,
-    fractional_max_pool2d,
-    fractional_max_pool2d_with_indices,
-    fractional_max_pool3d,
-    fractional_max_pool3d_with_indices,
-    lp_pool1d,
-    lp_pool2d,
-    lp_pool3d,
+from ferro.ops.max_pooling import (
     max_pool1d,
     max_pool1d_with_indices,
     max_pool2d,
     max_pool2d_with_indices,
     max_pool3d,
     max_pool3d_with_indices,
-    max_unpool1d,
-    max_unpool2d,
-    max_unpool3d,
 )
+from ferro.ops.multihead import multi_head_attention_forward
+from ferro.ops.normalisation import batch_norm, instance_norm, layer_norm, local_response_norm, rms_norm
+from ferro.ops.normalisation import functional_group_norm as group_norm
+from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
+from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
 from ferro.ops.positional import native_channel_shuffle
 from ferro.ops.products import linear
 from ferro.ops.softmax import gumbel_softmax, log_softmax, softmax, softmin
 from ferro.ops.trigonometric import tanh
+from ferro.ops.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 
 from . import grad
 

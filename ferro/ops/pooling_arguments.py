@@ -18,6 +18,11 @@ _DIMENSIONS = {1: ("W",), 2: ("H", "W"), 3: ("T", "H", "W")}
 _WORDS = ("time", "height", "width")
 
 
+def spatial(shape: tuple, like: tuple) -> tuple:
+    """The sizes of the last dimensions, as many as `like` has."""
+    return shape[len(shape) - len(like) :]
+
+
 def image(name: str, x: Any, n: int, windows: tuple = ()) -> tuple:
     """The spatial shape of the input of windows: n dimensions, none of them empty, behind channels and maybe images.
 

@@ -88,6 +88,11 @@ ONE: dict[str, Callable] = {
     "rfft": lambda f, a: f.fft.rfft(_ones(f, 2, dtype=a)),
     "avg_pool3d": lambda f, a: f.nn.functional.avg_pool3d(_ones(f, 1, 1, 2, 2, 2, dtype=a), 2),
     "avg_pool2d": lambda f, a: f.nn.functional.avg_pool2d(_ones(f, 1, 1, 2, 2, dtype=a), 2),
+    "max_pool3d": lambda f, a: f.nn.functional.max_pool3d(_ones(f, 1, 1, 2, 2, 2, dtype=a), 2),
+    "max_pool3d_with_indices": lambda f, a: f.nn.functional.max_pool3d(
+        _ones(f, 1, 1, 2, 2, 2, dtype=a), 2, return_indices=True
+    )[0],
+    "adaptive_max_pool3d": lambda f, a: f.nn.functional.adaptive_max_pool3d(_ones(f, 1, 1, 2, 2, 2, dtype=a), 1),
     "reflect": lambda f, a: f.nn.functional.pad(_ones(f, 1, 1, 4, dtype=a), (1, 1), mode="reflect"),
     "circular": lambda f, a: f.nn.functional.pad(_ones(f, 1, 1, 4, dtype=a), (1, 1), mode="circular"),
     "grid_sample": lambda f, a: f.nn.functional.grid_sample(
