@@ -458,7 +458,7 @@ class Tensor(
         if self._node is not None:
             lose(t, self, "detach()")
         elif self._meta is not None:
-            t._meta = self._meta.lost
+            t._meta = self._meta.detached
         return t
 
     def detach_(self) -> Tensor:
@@ -613,7 +613,7 @@ class Tensor(
         """
         if not force and history(self) is not None and is_grad_enabled():
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-        if (self._meta is not None and self._meta.lost is not None) or self._node is not None:
+        if (self._meta is not None and self._meta.detached is not None) or self._node is not None:
             departed("numpy()")
         if type(self._data) is not HOST:
             if self.device != CPU:

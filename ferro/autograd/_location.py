@@ -1,15 +1,15 @@
-"""A place in the user's program as observers and debugging tools show it: file, line, function, and the nn module it is in."""
+"""A location in the user's program as observers and debugging tools show it: file, line, function, and the nn module it is in."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any, NamedTuple
 
-from ferro.core.provenance import Place, caller, line_of
+from ferro.core.provenance import CodeLocation, caller, line_of
 
 
 class Location(NamedTuple):
-    """A place in the user's program, and the path of the nn module whose forward ran there ("" outside of one)."""
+    """A location in the user's program, and the path of the nn module whose forward ran there ("" outside of one)."""
 
     file: str
     line: int
@@ -26,9 +26,9 @@ def location(modules: bool = True) -> Location:
     return located(caller(), module_path() if modules else "")
 
 
-def located(place: Place, module: str = "") -> Location:
-    """A place that the tape noted."""
-    return Location(place[0].co_filename, line_of(place), place[0].co_name, module)
+def located(location: CodeLocation, module: str = "") -> Location:
+    """A location that the tape noted."""
+    return Location(location[0].co_filename, line_of(location), location[0].co_name, module)
 
 
 def module_path() -> str:

@@ -66,7 +66,7 @@ class Anomaly:
         text = (
             f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{trace.text}"
             if trace
-            else f"Error detected in {node.name()}{at(node.place)}. No forward pass information available. Enable detect anomaly during "
+            else f"Error detected in {node.name()}{at(node.location)}. No forward pass information available. Enable detect anomaly during "
             "forward pass for more information."
         )
         _tell(text)
@@ -77,7 +77,7 @@ class Anomaly:
                 f"\n\nPrevious calculation was induced by {parent.name()}. Traceback of forward call that induced the previous "
                 f"calculation:\n{trace.text}"
                 if trace
-                else f"\n\nPrevious calculation was induced by {parent.name()}{at(parent.place)}. "
+                else f"\n\nPrevious calculation was induced by {parent.name()}{at(parent.location)}. "
                 "No forward pass information available."
             )
             _tell(text)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro.autograd.graph import GradientEdge
 from ferro.core import accumulate, backend, engine
-from ferro.core.base import LEAF, Lost, TensorBase, history, position, wrap
+from ferro.core.base import LEAF, DetachedMark, TensorBase, history, position, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.graph_task import key_of
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, OutputRef, moves_before
@@ -170,7 +170,7 @@ def grad(
         roots, seeds, keep=keep, record=create_graph, capture=dict.fromkeys(keys), threads=num_threads
     )
     result: list = []
-    mark = None if create_graph else Lost("grad() without create_graph=True", caller())
+    mark = None if create_graph else DetachedMark("grad() without create_graph=True", caller())
     repeated = len(set(keys)) < len(keys)
     for i, (t, key) in enumerate(zip(wanted, keys, strict=True)):
         g = found.get(key) if repeated else found.pop(key, None)
@@ -370,7 +370,7 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
         data: Any = root._data
         if history(root) is None:
             raise RuntimeError(
-                f"{who}: element {i} of tensors does not require grad and does not have a grad_fn. {lost(root)}"
+                f"{who}: element {i} of tensors does not require grad and does not have a grad_fn. {detached_by(root)}"
             )
         if seed is None:
             if data.size != 1:
@@ -412,8 +412,8 @@ def _cuts(roots: list) -> str:
         if not isinstance(node, Node):
             continue
         for value in () if isinstance(node.saved, Freed) else node.saved or ():
-            if isinstance(value, TensorBase) and value._meta is not None and value._meta.lost is not None:
-                marks[str(value._meta.lost)] = None
+            if isinstance(value, TensorBase) and value._meta is not None and value._meta.detached is not None:
+                marks[str(value._meta.detached)] = None
         for t in node.edges:
             t = t.node if isinstance(t, OutputRef) else t
             if t not in seen:
@@ -422,9 +422,9 @@ def _cuts(roots: list) -> str:
     return f" The graph uses values whose history was lost to {'; '.join(list(marks)[:3])}." if marks else ""
 
 
-def lost(t: Any) -> str:
+def detached_by(t: Any) -> str:
     """Where the history of a tensor was lost."""
-    mark = t._meta.lost if t._meta is not None else None
+    mark = t._meta.detached if t._meta is not None else None
     if mark is not None:
         return f"Its history was lost to {mark}."
     if t._data.dtype.kind in "biu":
@@ -433,7 +433,7 @@ def lost(t: Any) -> str:
     if departures:
         text += (
             " Values that left the graph as numbers most recently: "
-            + "; ".join(f"{how}{at(place)}" for how, place in reversed(departures))
+            + "; ".join(f"{how}{at(location)}" for how, location in reversed(departures))
             + "."
         )
     return text

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from ferro.core.base import Lost, version_of
+from ferro.core.base import DetachedMark, version_of
 from ferro.core.mode import MODE, Mode, changed, current, pull, push, push_mode, settle, silent
 from ferro.core.provenance import caller
 
@@ -28,29 +28,29 @@ class _Context:
         if self.changes is _OFF and (previous is None or previous.silent):
             push_mode(self, _OFF, previous, silent(self._mark()) if self.subject is not None else self._here())
         else:
-            push(self, {**self.changes, "lost": self._mark()})
+            push(self, {**self.changes, "detached": self._mark()})
 
     def _here(self) -> Mode:
         """The mode that nothing but switches recording off, entered at the place of the ``with``; the same each time."""
-        code, offset = place = caller(3)
+        code, offset = location = caller(3)
         key = (id(code), offset, self.__class__)  # (the mark keeps the code alive)
         mode = _HERE.get(key)
         if mode is None:
             if len(_HERE) > 1000:
                 _HERE.clear()
-            mode = _HERE[key] = silent(Lost(self.__class__.__name__, place))
+            mode = _HERE[key] = silent(DetachedMark(self.__class__.__name__, location))
         return mode
 
-    def _mark(self) -> Lost | None:
+    def _mark(self) -> DetachedMark | None:
         """What marks results that the mode leaves without a history."""
         if self.changes is not _OFF and self.changes.get("grad", True):
             return None
         name = self.__class__.__name__
         if self.subject is None:
-            return Lost(name, caller(3))
+            return DetachedMark(name, caller(3))
         code = getattr(self.subject, "__code__", None)
         subject = getattr(self.subject, "__name__", type(self.subject).__name__)
-        return Lost(f"{name}, the decorator of {subject}()", caller() if code is None else (code, 0))
+        return DetachedMark(f"{name}, the decorator of {subject}()", caller() if code is None else (code, 0))
 
     def __exit__(self, *exc: object) -> None:
         pull(self)
@@ -211,7 +211,7 @@ class set_grad_enabled(_Standing):
         if not isinstance(mode, bool):
             raise TypeError(f"set_grad_enabled(): argument 'mode' must be bool, not {type(mode).__name__}")
         self.changes = {"grad": mode}
-        self.changes["lost"] = self._mark()
+        self.changes["detached"] = self._mark()
         self.mode = mode
         self._call()
 
@@ -219,7 +219,7 @@ class set_grad_enabled(_Standing):
         """A fresh context of the same kind."""
         fresh = super().clone()
         fresh.changes = {"grad": self.mode}
-        fresh.changes["lost"] = fresh._mark()
+        fresh.changes["detached"] = fresh._mark()
         return fresh
 
 

@@ -230,14 +230,14 @@ class profile(Observer):
         Path(path).write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), "utf-8")
 
     def export_stacks(self, path: str | os.PathLike, metric: str = "self_cpu_time_total") -> None:
-        """Writes one line per place of the program, "place;operation microseconds", as flame graphs are made of."""
+        """Writes one line per location in the program, "location;operation microseconds", as flame graphs are made of."""
         if metric != "self_cpu_time_total":
             raise ValueError(f"export_stacks: metric should be self_cpu_time_total, got {metric!r}")
         totals: dict[str, float] = defaultdict(float)
         for e in self.function_events:
             if e.stack:
                 totals[";".join([*reversed(e.stack), e.name])] += e.self_cpu_time_total
-        Path(path).write_text("".join(f"{place} {int(us)}\n" for place, us in totals.items()), "utf-8")
+        Path(path).write_text("".join(f"{location} {int(us)}\n" for location, us in totals.items()), "utf-8")
 
 
 class record_function(ContextDecorator):

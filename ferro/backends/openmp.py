@@ -1,4 +1,4 @@
-"""OpenMP: ferro's threads are a team of its own, without it."""
+"""OpenMP: ferro's threads are a pool of its own, without it."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
     return gx
 
 
-def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> None:
-    """Adds a gradient to ``leaf.grad``: in place, except in a recorded backward (called at `place`).
+def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, location: Any) -> None:
+    """Adds a gradient to ``leaf.grad``: in place, except in a recorded backward (called at `location`).
 
     Between any two bytecodes a signal handler or finaliser may add to the same gradient or replace it. So what is stored
     or added into is looked at once more without a call before that; see Note [Made once] in node.py.
@@ -138,7 +138,7 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, place: Any) -> Non
             fresh = wrap(gx if owned and gx.strides == leaf._data.strides else _laid_out(gx, leaf._data))
         else:
             _check_sum(grad._data, gx)
-            if _add_into(leaf, meta, grad, gx, owned, place):
+            if _add_into(leaf, meta, grad, gx, owned, location):
                 return
             continue
         if locks.GUARDED:
@@ -176,7 +176,7 @@ def _replace(leaf: Any, meta: Any, grad: Any, fresh: Any, seen: int) -> bool:
             held.discard(number)
 
 
-def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool, place: Any) -> bool:
+def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool, location: Any) -> bool:
     """Adds an array to a gradient in place, in one turn of the leaf; False if the leaf has another gradient by now."""
     total = grad._data
     held, number = LEAF_LOCKS.held, id(leaf) >> 6 & 63
@@ -190,14 +190,14 @@ def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool, place: Any)
                 and meta.grad is grad
                 and fusion.evaluate(_sum, total, gx, out=total) is not None
             ):
-                bump(grad, "backward", place)
+                bump(grad, "backward", location)
                 return True
             if meta.grad is grad:
                 if type(total) is HOST:
                     np.add(total, gx, out=total, casting="unsafe")
                 else:
                     backend.xp_of(total).add_(total, gx)
-                bump(grad, "backward", place)
+                bump(grad, "backward", location)
                 return True
             return False
         finally:

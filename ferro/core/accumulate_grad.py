@@ -40,7 +40,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
             with run.lock:
                 deliver(run, leaf, gx, owned)
         else:
-            accumulate(leaf, gx, run.record, owned, run.freed.place)
+            accumulate(leaf, gx, run.record, owned, run.freed.location)
     elif gx is None and meta is not None and meta.post:
         with run.lock, run.user():
             _run_post(leaf, meta)
@@ -70,7 +70,7 @@ def deliver(run: Run, leaf: Any, gx: Any, owned: bool) -> None:
     if turn is None:
         turn = locks.once(meta, "turn", None, locks.new())
     with turn:
-        accumulate(leaf, gx, run.record, owned, run.freed.place)
+        accumulate(leaf, gx, run.record, owned, run.freed.location)
         STATE.turns += 1
         try:
             with run.user():

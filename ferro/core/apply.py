@@ -15,7 +15,7 @@ from ferro.core.arguments import unlike
 from ferro.core.backend import DEVICES, HOST, xp_of
 from ferro.core.base import (
     LEAF,
-    Lost,
+    DetachedMark,
     Packed,
     TensorBase,
     history,
@@ -55,12 +55,12 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     if n is None and op.floats and a.dtype not in INEXACT:
         x = wrap(a.astype(dtypes.default().np))
         a = x._data
-    lost = None
+    detached = None
     if ACTIVE and (mode := MODE.get()) is not None:
         if not mode.silent:
             return under_mode(op, (x,), params)
         if n is not None:
-            n, lost = None, mode.lost
+            n, detached = None, mode.detached
     try:
         if type(a) is HOST:
             direct = op.direct
@@ -82,12 +82,12 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
             out = asarray(out)
     t = wrap(out)
     if n is None or not op.diff:
-        if lost is not None:
-            t._meta = lost
+        if detached is not None:
+            t._meta = detached
         elif n is not None:
-            _mark_lost(t, None, op, (x,))
+            _mark_detached(t, None, op, (x,))
         elif (m := x._meta) is not None:
-            t._meta = m.lost
+            t._meta = m.detached
         return t
     node = t._node = Node()
     plan: Any = op.table[1] or op.plan(1)
@@ -164,12 +164,12 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     if op.floats and nx is None and ny is None and a.dtype not in INEXACT:
         x, y = [wrap(v.astype(dtypes.default().np)) for v in (a, b)]
         a, b = x._data, y._data
-    lost = None
+    detached = None
     if ACTIVE and (mode := MODE.get()) is not None:
         if not mode.silent:
             return under_mode(op, (x, y), ())
         if nx is not None or ny is not None:
-            nx, ny, lost = None, None, mode.lost
+            nx, ny, detached = None, None, mode.detached
     if type(a) is not HOST or type(b) is not HOST:
         return under_mode(op, (x, y), ())
     try:
@@ -187,18 +187,18 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     t = wrap(out)
     if not op.diff:
         if nx is not None or ny is not None:
-            t._meta = Lost(op.name, caller(2), x if nx is not None else y, out.dtype)
+            t._meta = DetachedMark(op.name, caller(2), x if nx is not None else y, out.dtype)
         elif x._meta is not None or y._meta is not None:
-            _mark_lost(t, None, op, (x, y))
+            _mark_detached(t, None, op, (x, y))
         return t
     if nx is None:
         if ny is None:
-            if lost is not None:
-                t._meta = lost
-            elif ((m := x._meta) is not None and (type(m) is Lost or (m := m.lost) is not None)) or (
+            if detached is not None:
+                t._meta = detached
+            elif ((m := x._meta) is not None and (type(m) is DetachedMark or (m := m.detached) is not None)) or (
                 m := y._meta
             ) is not None:
-                t._meta = m if type(m) is Lost else m.lost
+                t._meta = m if type(m) is DetachedMark else m.detached
             return t
         plan: Any = op.table[2] or op.plan(2)
         edges: tuple = (y if ny is LEAF else ny,)
@@ -290,9 +290,9 @@ def joined(op: Op, xs: tuple, dim: int) -> Any:
         node.seq = next_sequence()
         node.meta = None
     elif mask & 1 and mode is not None:
-        t._meta = mode.lost
+        t._meta = mode.detached
     else:
-        _mark_lost(t, None if mode is None else mode.lost, op, xs)
+        _mark_detached(t, None if mode is None else mode.detached, op, xs)
     return t
 
 
@@ -377,13 +377,13 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
             node.code, node.offset = caller(3)
         return t
     if not recording:
-        _mark_lost(t, current().lost, op, xs)
+        _mark_detached(t, current().detached, op, xs)
     elif mask:
-        _mark_lost(t, None, op, xs)
+        _mark_detached(t, None, op, xs)
     else:
         for x in xs:
             if x is not None and x._meta is not None:
-                _mark_lost(t, None, op, xs)
+                _mark_detached(t, None, op, xs)
                 break
     return t
 
@@ -411,7 +411,7 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
     data = list(result[: -len(op.aux)] if op.aux else result)
     outputs: list = [None] * len(data)  # shape and dtype of those that are recorded
     node: Any = None
-    place: Any = None
+    location: Any = None
     for i, d in enumerate(data):
         if type(d) is not HOST and isinstance(d, np.generic):
             d = data[i] = asarray(d)
@@ -420,18 +420,18 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
     if node is not None:
         node = _record(op, MultiNode, mask, xs, arrays, (*data, *result[len(data) :]), params)
         if node.plan.keeps:
-            place = node.code, node.offset = caller(3)
+            location = node.code, node.offset = caller(3)
         node.outputs = tuple(outputs)
         node.shape = node.dtype = None
-    if place is None and op.view:
-        place = caller()
-    lost = None if recording else current().lost
+    if location is None and op.view:
+        location = caller()
+    detached = None if recording else current().detached
     marked = mask or not recording or len(xs) > 1 or xs[0]._meta is not None
     tensors = []
     for i, d in enumerate(data):
         t = wrap(d)
         if op.view:
-            mark_view(t, xs[0], op, params, i, recording, place)
+            mark_view(t, xs[0], op, params, i, recording, location)
             if is_inference(t):
                 tensors.append(t)
                 continue
@@ -448,35 +448,35 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
         if i and not recording and not op.view:
             t._meta = tensors[0]._meta  # where nothing is recorded, all are marked alike
         elif marked:
-            _mark_lost(t, lost, op, xs, place)
+            _mark_detached(t, detached, op, xs, location)
         tensors.append(t)
     return tuple(tensors)
 
 
-def _mark_lost(t: Any, lost: Any, op: Op, xs: tuple, place: Any = None) -> None:
+def _mark_detached(t: Any, detached: Any, op: Op, xs: tuple, location: Any = None) -> None:
     """Gives a result without history the mark of how it lost it: to a mode, to the operation, or before."""
     meta = xs[0]._meta
-    if type(meta) is Lost and t._meta is None:
+    if type(meta) is DetachedMark and t._meta is None:
         t._meta = meta
         return
     for x in xs:
         if x is None:
             continue
         if x._meta is not None and x._node is None:
-            mark = x._meta.lost
+            mark = x._meta.detached
         elif x._node is None:
             continue
-        elif lost is not None:
-            mark = lost
+        elif detached is not None:
+            mark = detached
         elif ACTIVE and not current().grad:
             continue
         else:
-            mark = Lost(op.name, place or caller(2), x, t._data.dtype)
+            mark = DetachedMark(op.name, location or caller(2), x, t._data.dtype)
         if mark is not None:
             if t._meta is None:
                 t._meta = mark
             else:
-                t._meta.lost = mark
+                t._meta.detached = mark
             return
 
 
@@ -522,7 +522,7 @@ def _record(op: Op, cls: type, mask: int, xs: tuple, arrays: Sequence, outs: tup
 def guard(node: Node, v: Any) -> None:
     """Notes the version at which a node saved an input whose storage has been changed before."""
     if v.inference:
-        made = f" (this one was made under {v.lost})" if v.lost is not None else ""
+        made = f" (this one was made under {v.detached})" if v.detached is not None else ""
         raise RuntimeError(
             f"{node.plan.op.name}: Inference tensors cannot be saved for backward{made}. To work around you can make a clone to "
             "get a normal tensor and use it in autograd."
@@ -750,4 +750,4 @@ backend.apply = apply
 def bind(cls: Any) -> None:
     """Registers the Tensor class (defined above the core)."""
     backend.tensor_class = cls
-    tape.fill(Tensor=cls, constant=constant, guard=guard, _mark_lost=_mark_lost)
+    tape.fill(Tensor=cls, constant=constant, guard=guard, _mark_detached=_mark_detached)

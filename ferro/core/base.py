@@ -12,7 +12,7 @@ from ferro.core import mode as _mode
 from ferro.core.backend import HOST
 from ferro.core.dtypes import INEXACT
 from ferro.core.node import Freed, MultiNode, Node, OutputRef, node_meta, table
-from ferro.core.provenance import Place, at, caller
+from ferro.core.provenance import CodeLocation, at, caller
 from ferro.core.refusals import refusal
 from ferro.native import locks
 from ferro.native.recorder import accelerated
@@ -39,9 +39,9 @@ class Version:
 
     n: int
     culprit = ""  # the last operation that changed the storage, where, and through which view operations
-    place: Place | None = None
+    location: CodeLocation | None = None
     through: tuple = ()
-    lost: Any = None  # of an inference tensor: the mode that made it
+    detached: Any = None  # of an inference tensor: the mode that made it
     inference = False
     unclaimed = False  # made for a saved result whose tensor has no counter yet
 
@@ -70,7 +70,7 @@ class Meta:
     tangents: dict | None = None  # forward-mode level -> tangent
     name: str | None = None
     moves: tuple = ()  # of a leaf: the sequence numbers of its set_(): older nodes do not lead to what it is now
-    lost: Any = None  # how the history was lost: a Lost
+    detached: Any = None  # how the history was lost: a DetachedMark
 
 
 class View(Meta):
@@ -81,7 +81,7 @@ class View(Meta):
     tangents were made; creation: None, or why the history cannot follow a write ("no_grad", "inference", "multi", "function").
     """
 
-    __slots__ = ("base", "born", "creation", "dual", "lost", "path", "place", "stamp", "tangent_stamp", "under")
+    __slots__ = ("base", "born", "creation", "detached", "dual", "location", "path", "stamp", "tangent_stamp", "under")
 
     base: Any  # None if the tensor has ceased to be a view
     path: tuple | None
@@ -91,8 +91,8 @@ class View(Meta):
     dual: Any  # where tangents begin, if not at the base: (dual tensor, number of steps to it), or OWN: at the view itself
     born: int  # of a view made under no_grad: a sequence number of that time; else 0
     outdated = False  # whether it was made under no_grad and its memory has been changed since
-    place: Place | None  # where such a view was made, and
-    under: Any  # under which mode: a Lost
+    location: CodeLocation | None  # where such a view was made, and
+    under: Any  # under which mode: a DetachedMark
 
     @property
     def view(self) -> View | None:  # type: ignore[override]
@@ -102,7 +102,7 @@ class View(Meta):
     @view.setter
     def view(self, other: View | None) -> None:
         for name in View.__slots__:
-            if name != "lost":
+            if name != "detached":
                 setattr(self, name, getattr(other, name, None))
 
     @property
@@ -123,17 +123,17 @@ class View(Meta):
         self.path = path
 
 
-class Lost(Meta):
+class DetachedMark(Meta):
     """What is left of a history that ends: why, where, and of which tensor; the `_meta` of a tensor with no other.
 
     Results computed from such a tensor alone inherit the mark, so an error can tell where a loss lost its history.
     """
 
-    __slots__ = ("dtype", "op", "place", "shape", "why")
+    __slots__ = ("dtype", "location", "op", "shape", "why")
 
-    def __init__(self, why: str, place: Any, source: TensorBase | None = None, dtype: Any = None) -> None:
+    def __init__(self, why: str, location: Any, source: TensorBase | None = None, dtype: Any = None) -> None:
         # dtype: of the result, if `why` is the operation that has no gradient
-        self.why, self.place, self.dtype = why, place, dtype
+        self.why, self.location, self.dtype = why, location, dtype
         self.shape = self.op = None
         if source is not None:
             self.shape = source._data.shape
@@ -150,10 +150,10 @@ class Lost(Meta):
         source = (
             f" (shape {list(self.shape)}{source or ', a leaf that requires grad'})" if self.shape is not None else ""
         )
-        return f"{why}{source}{at(self.place)}"
+        return f"{why}{source}{at(self.location)}"
 
     @property
-    def lost(self) -> Lost:  # type: ignore[override]
+    def detached(self) -> DetachedMark:  # type: ignore[override]
         """The mark that a result inherits."""
         return self
 
@@ -199,10 +199,10 @@ def not_a_tensor(name: str, x: Any) -> Exception:
 def meta_of(t: TensorBase) -> Meta:
     """The tensor's rare belongings, made at first use."""
     m: Any = t._meta
-    if m is None or type(m) is Lost:  # (a mark is shared by many tensors)
+    if m is None or type(m) is DetachedMark:  # (a mark is shared by many tensors)
         before, fresh = m, Meta()
         if before is not None:
-            fresh.lost = before
+            fresh.detached = before
         m = t._meta  # see Note [Made once] in node.py
         if m is before:
             m = t._meta = fresh if not locks.GUARDED else locks.once(t, "_meta", m, fresh)
@@ -227,7 +227,7 @@ def view_of(base: Any, steps: tuple, stamp: int, creation: str | None) -> View:
     """A new View."""
     view: Any = View()
     view.base, view.stamp, view.tangent_stamp, view.creation = base, stamp, stamp, creation
-    view.dual = view.place = view.under = view.lost = None
+    view.dual = view.location = view.under = view.detached = None
     view.born, view.steps = 0, steps
     return view
 
@@ -287,8 +287,8 @@ def watch_result(t: TensorBase, node: Any, index: int) -> None:
     meta.guards = [*(meta.guards or ()), (fresh, 0, index)]
 
 
-def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
-    """Counts an in-place change by the operation `culprit`, called at `place` of the user's program (default: here)."""
+def bump(t: TensorBase, culprit: str, location: CodeLocation | None = None) -> None:
+    """Counts an in-place change by the operation `culprit`, called at `location` of the user's program (default: here)."""
     v = t._counter or version_of(t)
     if locks.GUARDED:
         with locks.MAKING:
@@ -296,7 +296,7 @@ def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
     else:
         v.n += 1
     v.culprit = culprit
-    v.place = place or caller()
+    v.location = location or caller()
     if v.through:
         v.through = ()
     meta = t._meta
@@ -304,24 +304,24 @@ def bump(t: TensorBase, culprit: str, place: Place | None = None) -> None:
         if meta.view is not None:
             v.through = tuple([op.name for op, _, _ in meta.view.steps])
             meta = meta.view.base._meta
-        if meta is not None and meta.lost is not None and meta.lost.why == "detach()":
+        if meta is not None and meta.detached is not None and meta.detached.why == "detach()":
             v.through = ("detach", *v.through)
 
 
 def lose(t: TensorBase, source: Any, why: str) -> None:
     """Marks `t` as what is left of `source` after `why` ended its history."""
-    mark = Lost(why, caller(), source)
+    mark = DetachedMark(why, caller(), source)
     if t._meta is None:
         t._meta = mark
     else:
-        meta_of(t).lost = mark
+        meta_of(t).detached = mark
 
 
 def without_gradient(name: str, data: Any, source: Any) -> Any:
     """The result of an operation `name` of `source` that has no derivative: positions, counts, truth values."""
     t = wrap(data)
     if source._node is not None:
-        t._meta = Lost(name, caller(), source, data.dtype)
+        t._meta = DetachedMark(name, caller(), source, data.dtype)
     return t
 
 
@@ -412,7 +412,7 @@ def forget(position: Any) -> None:
 def mark_inference(t: TensorBase) -> None:
     """Makes `t` an inference tensor."""
     v = t._counter = InferenceVersion()
-    v.n, v.lost = 1, _mode.current().lost
+    v.n, v.detached = 1, _mode.current().detached
 
 
 def is_inference(t: TensorBase) -> bool:
@@ -558,7 +558,7 @@ def _check_attached(node: Any, i: int, t: TensorBase) -> None:
     if k in plan.indices and node.edges[plan.indices.index(k)] is not t:
         raise RuntimeError(
             f"Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(): input {k} of '{plan.op.name}' "
-            f"({node.name()}), of shape {list(t._data.shape)}{at(node.place)}. A derivative of its gradient needs the history that "
+            f"({node.name()}), of shape {list(t._data.shape)}{at(node.location)}. A derivative of its gradient needs the history that "
             "is gone; use .detach() out of place instead."
         )
 
@@ -610,7 +610,7 @@ def modified(node: Any, v: Version, expected: int, shape: Any) -> NoReturn:
     op = node.plan.op.name
     if shape is None:
         shape = next((t._data.shape for t in node.saved if isinstance(t, TensorBase) and t._counter is v), None)
-    which = f"a tensor{'' if shape is None else f' of shape {list(shape)}'} that '{op}' ({node.name()}) saved{at(node.place)}"
+    which = f"a tensor{'' if shape is None else f' of shape {list(shape)}'} that '{op}' ({node.name()}) saved{at(node.location)}"
     cure = (
         "Use the out-of-place form (x = x + 1 instead of x += 1), "
         if v.culprit.endswith("_")
@@ -620,6 +620,6 @@ def modified(node: Any, v: Version, expected: int, shape: Any) -> NoReturn:
     through = f", through another tensor of the same memory ({' of '.join(reversed(v.through))})" if v.through else ""
     raise RuntimeError(
         f"one of the variables needed for gradient computation has been modified by an inplace operation: {which} "
-        f"is at version {v.n}; expected version {expected} instead. {change} by '{v.culprit}'{at(v.place)}{through}. "
+        f"is at version {v.n}; expected version {expected} instead. {change} by '{v.culprit}'{at(v.location)}{through}. "
         f"{cure}call backward() before it, or give '{op}' a clone() of the tensor."
     )

@@ -37,7 +37,7 @@ def call(node: Any, grads: tuple) -> Any:
     given: list = [None if g is None else g if run.record else g._data for g in grads]
     if isinstance(node, AccumulateGrad):
         if given[0] is not None:
-            accumulate(node.variable, given[0], run.record, False, run.freed.place)
+            accumulate(node.variable, given[0], run.record, False, run.freed.location)
         return ()
     outer = enter_run(run)
     try:

@@ -17,11 +17,11 @@ def freed_message(node: Any, run: Run) -> str:
         "freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify "
         "retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after "
         f"calling backward. The values that '{node.plan.op.name}' ({node.name()}"
-        f"{_shape_of(node)}) saved{at(node.place)} were freed"
+        f"{_shape_of(node)}) saved{at(node.location)} were freed"
     )
     if type(freed) is not Freed:
         return f"{text}. Specify retain_graph=True the first time."
-    text += f" by the backward{at(freed.place)}. "
+    text += f" by the backward{at(freed.location)}. "
     joint = _joint(node, run, freed.seq)
     if joint is None:
         return text + (
@@ -31,11 +31,11 @@ def freed_message(node: Any, run: Run) -> str:
         )
     young, old, came = joint
     if isinstance(young, Node):
-        how = f"into '{young.plan.op.name}'{at(_place_near(young, came))}"
+        how = f"into '{young.plan.op.name}'{at(_location_near(young, came))}"
     else:
         how = "into this backward"
     return text + (
-        f"The result of '{old.plan.op.name}'{at(old.place)} was made before that backward and leads {how}: if it is "
+        f"The result of '{old.plan.op.name}'{at(old.location)} was made before that backward and leads {how}: if it is "
         "kept from one iteration to the next (a hidden state, a running loss), detach() it. If the graph itself is to be "
         "used twice, specify retain_graph=True the first time."
     )
@@ -64,18 +64,18 @@ def _joint(target: Any, run: Run, seq: int) -> tuple | None:
     return None if young is None else (young, old, came)
 
 
-def _place_near(node: Any, came: dict) -> Any:
-    """The place of a node, or of the nearest one on the way from the roots to it that noted its place."""
-    while node is not None and node.place is None:
+def _location_near(node: Any, came: dict) -> Any:
+    """The location of a node, or of the nearest one on the way from the roots to it that noted its own."""
+    while node is not None and node.location is None:
         node = came[node]
-    return None if node is None else node.place
+    return None if node is None else node.location
 
 
 def explain(e: Exception, node: Any, run: Run) -> None:
     """Adds to an exception which node was running (in anomaly mode: and where it ran forward)."""
     if node is not None and not getattr(e, "_ferro_noted", False):
         shape = list(node.shape) if node.shape is not None else [list(o[0]) if o else None for o in node.outputs]
-        ran = f", which ran forward{at(node.place)}" if node.place is not None else ""
+        ran = f", which ran forward{at(node.location)}" if node.location is not None else ""
         if node.plan.user:
             ran += f"; its backward is defined{at(node.plan.definition)}"
         e.add_note(f"raised while running backward of '{node.plan.op.name}' ({node.name()}), output shape {shape}{ran}")

@@ -61,7 +61,9 @@ def without(x: Any, level: int) -> Any:
 
 def _outside(mode: Any) -> Any:
     """The mode without its level."""
-    return _mode.Mode(mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers, mode.lost, cast=mode.cast)
+    return _mode.Mode(
+        mode.grad, mode.inference, 0, mode.pack, mode.anomaly, mode.observers, mode.detached, cast=mode.cast
+    )
 
 
 def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:

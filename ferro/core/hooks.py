@@ -51,7 +51,7 @@ def run_tensor_hooks(run: Run, node: Any, g: Any) -> Any:
         keeper = (meta.retained or {}).get(i)
         keeper = keeper() if keeper is not None else None
         if keeper is not None and values[i] is not None:
-            accumulate(keeper, values[i], run.record, False, run.freed.place)
+            accumulate(keeper, values[i], run.record, False, run.freed.location)
     return _repicked(values, multi)
 
 

@@ -15,7 +15,7 @@ class Mode:
     observers: shown every operation (`forward`) and every node that runs backward (`backward`): profiler, NaN guard;
     barred: why saved-tensor hooks may not be entered, if they may not; threads: whether backward may use several;
     cast: the low precision that autocast asks for, a NumPy dtype;
-    lost: what marks results that have no history because recording is off (base.Lost).  Derived: `special`, more than
+    detached: what marks results that have no history because recording is off (base.DetachedMark).  Derived: `special`, more than
     recording on or off is switched; `silent`, nothing but recording is switched, off.
     """
 
@@ -23,10 +23,10 @@ class Mode:
         "anomaly",
         "barred",
         "cast",
+        "detached",
         "grad",
         "inference",
         "level",
-        "lost",
         "observers",
         "pack",
         "silent",
@@ -42,7 +42,7 @@ class Mode:
         pack: tuple = (),
         anomaly: Any = None,
         observers: tuple = (),
-        lost: Any = None,
+        detached: Any = None,
         barred: str | None = None,
         threads: bool = True,
         cast: Any = None,
@@ -53,7 +53,7 @@ class Mode:
         self.pack = pack
         self.anomaly = anomaly
         self.observers = observers
-        self.lost = lost
+        self.detached = detached
         self.barred = barred
         self.threads = threads
         self.cast = cast
@@ -63,13 +63,13 @@ class Mode:
         self.silent = not (grad or self.special)
 
 
-def silent(lost: Any = None) -> Mode:
-    """Mode(grad=False, lost=lost), faster."""
+def silent(detached: Any = None) -> Mode:
+    """Mode(grad=False, detached=detached), faster."""
     mode = object.__new__(Mode)
     mode.grad = mode.inference = mode.special = False
     mode.level, mode.pack, mode.observers = 0, (), ()
     mode.anomaly = mode.barred = mode.cast = None
-    mode.lost, mode.threads = lost, True
+    mode.detached, mode.threads = detached, True
     mode.silent = True
     return mode
 
@@ -105,7 +105,7 @@ def _changed(mode: Mode | None, changes: dict[str, Any]) -> Mode | None:
         given("pack", mode.pack) + given("pack+", ()),
         given("anomaly", mode.anomaly),
         given("observers", mode.observers) + given("observers+", ()),
-        given("lost", mode.lost),
+        given("detached", mode.detached),
         given("barred", mode.barred),
         given("threads", mode.threads),
         given("cast", mode.cast),

@@ -33,10 +33,10 @@ class FreedError(RuntimeError):
 class Freed:
     """Stands for the saved values of the nodes that a backward freed: where it was called, and when (a sequence number)."""
 
-    __slots__ = ("place", "seq")
+    __slots__ = ("location", "seq")
 
-    def __init__(self, place: Any) -> None:
-        self.place = place
+    def __init__(self, location: Any) -> None:
+        self.location = location
         self.seq = next_sequence()
 
     def __getitem__(self, index: int) -> Any:
@@ -73,7 +73,7 @@ class Node:
     """One recorded operation: plan (what to run), edges (where gradients go), saved (what the formulas read).
 
     An edge is a Node, a `OutputRef` (one output of a node with several) or a leaf tensor; `shape` and `dtype` are those of
-    the output, hence of its gradient; `code` and `offset` are the place in the user's program, where it was noted.
+    the output, hence of its gradient; `code` and `offset` are the location in the user's program, where it was noted.
     """
 
     __slots__ = ("__weakref__", "code", "dtype", "edges", "meta", "offset", "plan", "saved", "seq", "shape")
@@ -109,7 +109,7 @@ class Node:
         return tuple(found)
 
     @property
-    def place(self) -> Any:
+    def location(self) -> Any:
         """Where in the user's program the operation ran; None if it was not noted (operations that save nothing)."""
         code = getattr(self, "code", None)
         return None if code is None else (code, self.offset)

@@ -287,11 +287,11 @@ class Plan:
         self.spread: tuple = () if not self.joint or op.variadic else tuple(op.diff.index(i) for i in self.indices)
         needs = tuple(bool(mask >> i & 1) for i in (range(self.arity) if op.variadic else op.diff))
         self.formulas = tuple(_bind(op, f, self.names, needs, recorded=False) for f in used)
-        self.small = tuple(map(self._straight, used, self.formulas))
+        self.small = tuple(map(self._for_small, used, self.formulas))
         self.recorded = tuple(_bind(op, f, self.names, needs, recorded=True) for f in used)
         self.large: tuple | None = None  # see `for_large`
 
-    def _straight(self, formula: Any, otherwise: Callable) -> Callable:
+    def _for_small(self, formula: Any, otherwise: Callable) -> Callable:
         """The formula written out for small NumPy arrays, if it can be; otherwise as it is for any."""
         named = argument_names(formula)[2:]
         kinds = [_kind(self.op, name) for name in named]

@@ -44,7 +44,7 @@ def refusal(name: str, view: Any, node: Any, indirect: bool = False) -> RuntimeE
     else:
         sentence = f"{output} and {what} modified inplace."
     several = (
-        f" It is one of several views returned by '{view.steps[-1][0].name}'{at(view.place)}."
+        f" It is one of several views returned by '{view.steps[-1][0].name}'{at(view.location)}."
         if kind == "multi"
         else ""
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import dtypes, node
-from ferro.core.base import LEAF, Lost, TensorBase, Version, View, version_of
+from ferro.core.base import LEAF, DetachedMark, TensorBase, Version, View, version_of
 from ferro.core.mode import ACTIVE, MODE, Mode
 from ferro.core.node import MultiNode, Node, OutputRef
 from ferro.core.op import Op, Plan
@@ -37,7 +37,7 @@ _OBJECTS: dict[str, Any] = {
     "LEAF": LEAF,
     "ACTIVE": ACTIVE,
     "MODE": MODE,
-    "Lost": Lost,
+    "DetachedMark": DetachedMark,
     "View": View,
     "Version": Version,
     "version_of": version_of,

@@ -49,18 +49,18 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
             view.creation = parent.creation
             view.born = parent.born
         view.stamp = view.tangent_stamp = v.n
-        view.dual = view.place = view.under = view.lost = None
+        view.dual = view.location = view.under = view.detached = None
         if mode is not None:
             view.creation = view.creation or "no_grad"
-            view.under = mode.lost
+            view.under = mode.detached
             view.born = next_sequence()
     if n is None or mode is not None:
-        mark = mode.lost if n is not None and mode is not None else None if m is None else m.lost
+        mark = mode.detached if n is not None and mode is not None else None if m is None else m.detached
         if mark is not None:
             if t._meta is None:
                 t._meta = mark
             else:
-                t._meta.lost = mark
+                t._meta.detached = mark
         return t
     node = t._node = Node()
     plan: Any = op.table[1] or op.plan(1)
@@ -95,12 +95,12 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
     n = x._node if not stamp else history(x)
     base, path, creation, born = origin(x)
     creation = creation or ("multi" if mode is None else "no_grad")
-    place = caller(3)
+    location = caller(3)
     under = mark = node = None
     if mode is not None:
-        under, born = mode.lost, next_sequence()
+        under, born = mode.detached, next_sequence()
     if n is None or mode is not None:
-        mark = under if n is not None else None if x._meta is None else x._meta.lost
+        mark = under if n is not None else None if x._meta is None else x._meta.detached
     else:
         node = MultiNode()
         plan: Any = op.table[1] or op.plan(1)
@@ -122,9 +122,9 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
         view.creation = creation
         view.born = born
         view.stamp = view.tangent_stamp = stamp
-        view.place = place
+        view.location = location
         view.under = under
-        view.lost = mark
+        view.detached = mark
         view.dual = None
         if node is not None:
             pick = t._node = new(OutputRef)
@@ -145,7 +145,7 @@ def origin(x: Any) -> tuple:
     return (x, None, None, 0) if parent is None else (parent.base, parent.path, parent.creation, parent.born)
 
 
-def mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool, place: Any = None) -> None:
+def mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool, location: Any = None) -> None:
     """Makes `t` a view of the base of `x` if it shares memory with it: the general form of what is above."""
     if t._data.base is not x._data and not shares(t._data, x._data):
         return
@@ -156,11 +156,11 @@ def mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recordin
     view.base, path, view.creation, view.born = origin(x)
     view.path = (path, op, params, index)
     view.stamp = view.tangent_stamp = v.n
-    view.dual = view.place = view.under = view.lost = None
+    view.dual = view.location = view.under = view.detached = None
     if not recording:
-        view.creation, view.born, view.under = view.creation or "no_grad", next_sequence(), current().lost
+        view.creation, view.born, view.under = view.creation or "no_grad", next_sequence(), current().detached
     if index is not None:
-        view.creation, view.place = view.creation or "multi", place
+        view.creation, view.location = view.creation or "multi", location
 
 
 def shares(a: Any, b: Any) -> bool:

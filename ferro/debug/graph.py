@@ -22,7 +22,7 @@ class _Vertex:
     def __init__(self, what: Any, names: dict[int, str], times: Mapping[int, tuple[float, Any]]) -> None:
         self.is_leaf = not isinstance(what, Node)
         self.details: list[str] = []
-        self.place = ""
+        self.location = ""
         if self.is_leaf:
             self.title = names.get(id(what), "leaf")
             self.shape = _shape(what._data.shape, what._data.dtype)
@@ -46,11 +46,13 @@ class _Vertex:
             self.details.append(f"backward {nanoseconds / 1000:.1f} us ({thread})")
         where = location_of(what)
         if where is not None:
-            self.place = f"{Path(where.file).name}:{where.line}" + (f" {where.module}" if where.module else "")
+            self.location = f"{Path(where.file).name}:{where.line}" + (f" {where.module}" if where.module else "")
 
     def line(self) -> str:
         """Everything in one line."""
-        return "  ".join([f"{self.title} {self.shape}", *self.details, *([f"@ {self.place}"] if self.place else [])])
+        return "  ".join(
+            [f"{self.title} {self.shape}", *self.details, *([f"@ {self.location}"] if self.location else [])]
+        )
 
 
 def _shape(shape: Any, dtype: Any) -> str:
@@ -71,7 +73,7 @@ class Graph:
         """The graph in the language of Graphviz; arrows point the way the values went."""
         lines = ["digraph tape {", "  node [shape=box, fontname=monospace, fontsize=10];"]
         for i, v in enumerate(self.vertices):
-            label = "\\n".join(_quoted(part) for part in (v.title, v.shape, *v.details, v.place) if part)
+            label = "\\n".join(_quoted(part) for part in (v.title, v.shape, *v.details, v.location) if part)
             style = ', style=filled, fillcolor="#cfe8ff"' if v.is_leaf else ', style="filled,bold"' if i == 0 else ""
             lines.append(f'  n{i} [label="{label}"{style}];')
         lines += [f"  n{t} -> n{i};" for i, targets in self.edges.items() for t in targets]

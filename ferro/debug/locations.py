@@ -45,4 +45,4 @@ def location_of(node: Any) -> Location | None:
     """Where the operation of a node ran, if that is known."""
     meta = node.meta
     noted = None if meta is None or meta.metadata is None else meta.metadata.get(_KEY)
-    return noted if noted is not None or node.place is None else located(node.place)
+    return noted if noted is not None or node.location is None else located(node.location)

@@ -51,7 +51,7 @@ _NAME = "entries"  # one that no kernel has
 
 
 def fallback(function: Any) -> Any:
-    """The function of Python behind its entries."""
+    """The fallback of its entries, a function of Python."""
     while isinstance(function, BuiltinFunctionType) and callable(function.__self__):
         function = function.__self__
     return function

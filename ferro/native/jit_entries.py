@@ -72,11 +72,12 @@ from ferro.native.jit_fields import (  # noqa: F401 (some are named in the texts
     float_type,
     int_type,
     items_of,
+    load64,
     ndim_of,
     number_of,
-    put,
     room,
     shape_of,
+    store64,
     strides_of,
     text_type,
     the_false,
@@ -84,15 +85,14 @@ from ferro.native.jit_fields import (  # noqa: F401 (some are named in the texts
     the_true,
     the_workers,
     tuple_type,
-    word,
 )
-from ferro.native.jit_work_queue import rows_of
+from ferro.native.jit_work_queue import parallel_version
 from ferro.native.loader import SUPPORTED, address
 from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64 = types.int64
-_word, _half, _byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
+_int64, _int32, _int8 = ir.IntType(64), ir.IntType(32), ir.IntType(8)
 MOST = 1 << 15  # elements of small arrays
 FULL = 1 << 22  # elements of arrays that are not too large: beyond, results may go past the caches (jit_stream.py)
 LEAST = 1 << 12  # elements of an array that is not too small
@@ -178,7 +178,7 @@ def cube(dtype, array, first, second, third):
 def _made(context: Any, builder: Any, kind: Any, data: Any, shape: list) -> Any:
     found = make_array(kind)(context, builder)
     size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-    strides = [_word(size)]
+    strides = [_int64(size)]
     for length in shape[:0:-1]:
         strides.insert(0, builder.mul(strides[0], length))
     populate_array(
@@ -186,7 +186,7 @@ def _made(context: Any, builder: Any, kind: Any, data: Any, shape: list) -> Any:
         data=builder.inttoptr(data, found.data.type),
         shape=shape,
         strides=strides,
-        itemsize=_word(size),
+        itemsize=_int64(size),
         meminfo=None,
     )
     return found._getvalue()
@@ -212,7 +212,7 @@ def freely(typing, function, free, values):
     def generate(context, builder, _signature, args):
         compiled = function.dispatcher.get_compile_result(signature)
         context.add_linking_libs([compiled.library])
-        module, pointer = builder.module, _byte.as_pointer()
+        module, pointer = builder.module, _int8.as_pointer()
 
         def call(name: str, kind: Any, *given: Any) -> Any:
             declared = ir.FunctionType(kind, [a.type for a in given])
@@ -267,8 +267,8 @@ def is_without_gaps(a, itemsize):
     while step < end:
         found = 0
         for k in range(ndim_of(a)):
-            if word(strides + 8 * k) == step and word(shape + 8 * k) > 1:
-                found = word(shape + 8 * k)
+            if load64(strides + 8 * k) == step and load64(shape + 8 * k) > 1:
+                found = load64(shape + 8 * k)
         if found == 0:
             return False
         step *= found
@@ -281,7 +281,7 @@ def lies_like(a, b, number):
     if not may_be_read(a, b, number):
         return False
     for k in range(ndim_of(a)):  # noqa: SIM110 (Numba knows no generator here)
-        if word(strides_of(a) + 8 * k) != word(strides_of(b) + 8 * k) and word(shape_of(a) + 8 * k) != 1:
+        if load64(strides_of(a) + 8 * k) != load64(strides_of(b) + 8 * k) and load64(shape_of(a) + 8 * k) != 1:
             return False
     return True
 
@@ -297,7 +297,7 @@ def size_of(a):
     """How many elements an array has."""
     found, shape = 1, shape_of(a)
     for k in range(ndim_of(a)):
-        found *= word(shape + 8 * k)
+        found *= load64(shape + 8 * k)
     return found
 
 
@@ -309,7 +309,7 @@ def ends_like(a, b):
         return False
     long, short = shape_of(a) + 8 * skipped, shape_of(b)
     for k in range(ndim_of(b)):  # noqa: SIM110 (Numba knows no generator here)
-        if word(long + 8 * k) != word(short + 8 * k):
+        if load64(long + 8 * k) != load64(short + 8 * k):
             return False
     return True
 
@@ -327,7 +327,7 @@ def is_number(a):
 @device
 def is_vector(a, number, n):
     """Whether an object is such an array of one dimension with n elements."""
-    return is_plain(a, number) and ndim_of(a) == 1 and word(shape_of(a)) == n
+    return is_plain(a, number) and ndim_of(a) == 1 and load64(shape_of(a)) == n
 
 
 @device
@@ -336,7 +336,7 @@ def is_mean(a):
     if class_of(a) != text_type():
         return False
     characters = room()
-    put(characters, 0x6E61656D)  # in memory these are the letters, and zeros
+    store64(characters, 0x6E61656D)  # in memory these are the letters, and zeros
     return _compared(a, characters) == 0
 
 
@@ -349,7 +349,7 @@ def first_dim(dims):
         return -1
     first = -1
     for k in range(count_of(dims)):
-        item = word(items_of(dims) + 8 * k)
+        item = load64(items_of(dims) + 8 * k)
         if class_of(item) != int_type():
             return -1
         d = as_long(item)
@@ -370,7 +370,7 @@ def length(a, first, stop):
     """The product of the lengths of the dimensions from `first` on up to `stop`."""
     found, shape = 1, shape_of(a)
     for k in range(first, stop):
-        found *= word(shape + 8 * k)
+        found *= load64(shape + 8 * k)
     return found
 
 
@@ -381,7 +381,7 @@ def reduced(a, first, stop, keep, integers):
     for k in range(ndim_of(a)):
         inside = first <= k < stop
         if keep or not inside:
-            put(shape + 8 * ndim, 1 if inside else word(old + 8 * k))
+            store64(shape + 8 * ndim, 1 if inside else load64(old + 8 * k))
             ndim += 1
     description = dtype_of(a)
     if integers:
@@ -416,19 +416,19 @@ def copied(dtype, a, b, in_c_order):
     shape, index, last, size = shape_of(b), room(), ndim_of(b) - 1, size_of(b)
     old, new, source, target = strides_of(b), strides_of(found), data_of(b), data_of(found)
     for k in range(last):
-        put(index + 8 * k, 0)
-    columns, step, width = word(shape + 8 * last), word(old + 8 * last), word(new + 8 * last)
+        store64(index + 8 * k, 0)
+    columns, step, width = load64(shape + 8 * last), load64(old + 8 * last), load64(new + 8 * last)
     for _ in range(size // columns):
         for i in range(columns):
             put_number(dtype, target + width * i, flat_at(dtype, source + step * i, 1)[0])
         for k in range(last - 1, -1, -1):
-            count = word(index + 8 * k) + 1
-            source, target = source + word(old + 8 * k), target + word(new + 8 * k)
-            put(index + 8 * k, count)
-            if count < word(shape + 8 * k):
+            count = load64(index + 8 * k) + 1
+            source, target = source + load64(old + 8 * k), target + load64(new + 8 * k)
+            store64(index + 8 * k, count)
+            if count < load64(shape + 8 * k):
                 break
-            source, target = source - count * word(old + 8 * k), target - count * word(new + 8 * k)
-            put(index + 8 * k, 0)
+            source, target = source - count * load64(old + 8 * k), target - count * load64(new + 8 * k)
+            store64(index + 8 * k, 0)
     return found
 
 
@@ -436,7 +436,7 @@ def copied(dtype, a, b, in_c_order):
 def vector(a, n):
     """A new array of n elements of the dtype of a."""
     shape = room()
-    put(shape, n)
+    store64(shape, n)
     return shaped(a, 1, shape)
 
 
@@ -444,8 +444,8 @@ def vector(a, n):
 def counted(a, rows, columns):
     """A new matrix of the dtype of a."""
     shape = room()
-    put(shape, rows)
-    put(shape + 8, columns)
+    store64(shape, rows)
+    store64(shape + 8, columns)
     return shaped(a, 2, shape)
 
 
@@ -453,7 +453,7 @@ def counted(a, rows, columns):
 def doubles(n):
     """A new vector of float64."""
     shape = room()
-    put(shape, n)
+    store64(shape, n)
     return _new(array_type(), _description(12), 1, shape, 0, 0, 0, 0)  # NPY_DOUBLE
 
 
@@ -462,8 +462,8 @@ def taken(a, index, columns):
     """A new array of the dtype of a, with a row for each element of an array."""
     shape, ndim = room(), ndim_of(index)
     for k in range(ndim):
-        put(shape + 8 * k, word(shape_of(index) + 8 * k))
-    put(shape + 8 * ndim, columns)
+        store64(shape + 8 * k, load64(shape_of(index) + 8 * k))
+    store64(shape + 8 * ndim, columns)
     return shaped(a, ndim + 1, shape)
 
 
@@ -475,27 +475,27 @@ def bundle(a, b, c):
         for each in (a, b, c):
             _release(each)
         return -1
-    put(items_of(found), a)
-    put(items_of(found) + 8, b)
+    store64(items_of(found), a)
+    store64(items_of(found) + 8, b)
     if c != 0:
-        put(items_of(found) + 16, c)
+        store64(items_of(found) + 16, c)
     return found
 
 
 @device
 def queue():
-    return word(the_workers() + 8 * QUEUE)
+    return load64(the_workers() + 8 * QUEUE)
 
 
 @device
 def helpers():
     """How many threads may help with a kernel now, as workers.py counts them. They are called together; -1 if that fails."""
     shared = the_workers()
-    count = min(word(shared + 8 * BUDGET), word(shared + 8 * CORES)) - 1
-    if count < 1 or word(shared + 8 * RUNS) != 0:
+    count = min(load64(shared + 8 * BUDGET), load64(shared + 8 * CORES)) - 1
+    if count < 1 or load64(shared + 8 * RUNS) != 0:
         return 0
-    if word(shared + 8 * MEMBERS) < count or word(queue() + 8 * ASLEEP) != 0:
-        done = _call(word(shared + 8 * GATHER), 0, 0, 0)
+    if load64(shared + 8 * MEMBERS) < count or load64(queue() + 8 * ASLEEP) != 0:
+        done = _call(load64(shared + 8 * GATHER), 0, 0, 0)
         if done == 0:
             return -1
         _release(done)
@@ -511,7 +511,7 @@ def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Any:
     It returns the address of the result, 0 for arguments that it is not made for, and -1 if there is no memory. `large`
     is the kernel for large arrays where the layout has dims.
     """
-    large = rows_of(kernel) if large is None and "+" in layout else large
+    large = parallel_version(kernel) if large is None and "+" in layout else large
     kind = np.dtype(dtype)
     scope = dict(globals(), kernel=kernel, large=large, T=dtype, number=kind.num, width=kind.itemsize)
     exec(compile(source(layout), f"<entry {kernel.__name__}>", "exec"), scope)
@@ -551,7 +551,7 @@ if {a} != the_none():
 | flat(T, {x} if n_{a} == 0 else {a}, n_{a})""",
     "rows": """
 if not is_plain({a}, number) or ndim_of({a}) != 1: return 0
-| flat(T, {a}, word(shape_of({a})))""",
+| flat(T, {a}, load64(shape_of({a})))""",
     "number": """
 if not is_number({a}): return 0
 f_{a} = _as_double({a})
@@ -667,7 +667,7 @@ def source(layout: str) -> str:
             names["index"] = f"a{k}"
     names["unless_free"] = f" and not is_without_gaps({names['x']}, width)" if free else ""
     lines = [f"if count != {len(arguments)}: return 0", "numbers = room()"]
-    lines += [f"a{k} = word(objects + {8 * k})" for k in range(len(arguments))]
+    lines += [f"a{k} = load64(objects + {8 * k})" for k in range(len(arguments))]
     given: list[str] = []
     whole = []
     for k, kind in enumerate(arguments):
@@ -746,22 +746,22 @@ def export(functions: dict[str, Any]) -> bytes:
 
 
 def _write_entry(context: Any, module: Any, name: str, compiled: Any) -> None:
-    """What Python calls: function(behind, arguments, count)."""
+    """What Python calls: function(fallback, arguments, count)."""
     entry = ir.Function(module, entry_type, f"{ENTRY}{name}")
-    behind, objects, count = entry.args
+    fallback, objects, count = entry.args
     builder = ir.IRBuilder(entry.append_basic_block("entry"))
-    null = behind.type(None)
+    null = fallback.type(None)
 
     def call(function: str, *arguments: Any) -> Any:
-        kind = ir.FunctionType(behind.type, [a.type for a in arguments])
+        kind = ir.FunctionType(fallback.type, [a.type for a in arguments])
         return builder.call(cgutils.get_or_insert_function(module, kind, function), arguments)
 
     callee = context.declare_function(module, compiled.fndesc)
-    given = [builder.ptrtoint(objects, _word), count]
+    given = [builder.ptrtoint(objects, _int64), count]
     status, result = context.call_conv.call_function(builder, callee, _i64, (_i64, _i64), given)
     with builder.if_then(status.is_error, likely=False):
         builder.ret(call("PyErr_NoMemory"))
-    with builder.if_then(builder.icmp_signed("==", result, _word(0)), likely=False):
-        builder.ret(call("PyObject_Vectorcall", behind, objects, count, null))
-    failed = builder.icmp_signed("==", result, _word(-1))
+    with builder.if_then(builder.icmp_signed("==", result, _int64(0)), likely=False):
+        builder.ret(call("PyObject_Vectorcall", fallback, objects, count, null))
+    failed = builder.icmp_signed("==", result, _int64(-1))
     builder.ret(builder.select(failed, null, builder.inttoptr(result, null.type)))

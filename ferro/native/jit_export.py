@@ -23,9 +23,9 @@ from ferro.native.loader import SUPPORTED, pack
 
 ENTRY = "ferro_entry"
 
-_byte, _half, _long = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-_pointer = _byte.as_pointer()
-entry_type = ir.FunctionType(_pointer, [_pointer, _pointer.as_pointer(), _long])
+_int8, _int32, _int64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+_pointer = _int8.as_pointer()
+entry_type = ir.FunctionType(_pointer, [_pointer, _pointer.as_pointer(), _int64])
 
 _SCALARS = {"f4": types.float32, "f8": types.float64, "i8": types.int64, "b1": types.boolean}
 _ACCEPTED = {
@@ -85,8 +85,8 @@ class _Entry:
         _, arguments, count = function.args
         b = self.builder
         kinds = kernel.signature.args
-        self._unless(b.icmp_signed("==", count, _long(len(kinds))))
-        objects = [b.load(b.gep(arguments, [_long(k)])) for k in range(len(kinds))]
+        self._unless(b.icmp_signed("==", count, _int64(len(kinds))))
+        objects = [b.load(b.gep(arguments, [_int64(k)])) for k in range(len(kinds))]
         for kind, value in zip(kinds, objects, strict=True):
             self._check(kind, value)
         values = [self._read(kind, value) for kind, value in zip(kinds, objects, strict=True)]
@@ -113,7 +113,7 @@ class _Entry:
     def _object(self, name: str) -> Any:
         """The address of an object that the process has under that name."""
         if name not in self.module.globals:
-            ir.GlobalVariable(self.module, _byte, name).linkage = "external"
+            ir.GlobalVariable(self.module, _int8, name).linkage = "external"
         return self.module.globals[name]
 
     def _new_reference(self, name: str) -> Any:
@@ -138,7 +138,7 @@ class _Entry:
 
     def _item(self, value: Any, k: int) -> Any:
         """An item of a tuple."""
-        return self._at(value, self.builder.add(field_offset(self.builder, "tuple.items"), _long(8 * k)))
+        return self._at(value, self.builder.add(field_offset(self.builder, "tuple.items"), _int64(8 * k)))
 
     def _one_of(self, value: Any, names: tuple[str, ...]) -> None:
         """Refuse the call unless the object has one of these types."""
@@ -151,19 +151,19 @@ class _Entry:
         b = self.builder
         if _is_tuple(kind):
             self._one_of(value, ("tuple",))
-            self._unless(b.icmp_signed("==", self._field(value, "tuple.size", _long), _long(len(kind))))
+            self._unless(b.icmp_signed("==", self._field(value, "tuple.size", _int64), _int64(len(kind))))
             for k, item in enumerate(kind):
                 self._check(item, self._item(value, k))
         elif isinstance(kind, types.Array):
             self._one_of(value, ("array",))
             description = self._field(value, "array.dtype")
-            self._unless(b.icmp_signed("==", self._field(value, "array.ndim", _half), _half(kind.ndim)))
+            self._unless(b.icmp_signed("==", self._field(value, "array.ndim", _int32), _int32(kind.ndim)))
             self._unless(
-                b.icmp_unsigned("==", self._field(description, "dtype.num", _half), _half(_number(kind.dtype)))
+                b.icmp_unsigned("==", self._field(description, "dtype.num", _int32), _int32(_number(kind.dtype)))
             )
-            self._unless(b.icmp_unsigned("!=", self._field(description, "dtype.byteorder", _byte), _byte(ord(">"))))
-            flags = b.and_(self._field(value, "array.flags", _half), _half(READABLE))
-            self._unless(b.icmp_unsigned("==", flags, _half(READABLE)))
+            self._unless(b.icmp_unsigned("!=", self._field(description, "dtype.byteorder", _int8), _int8(ord(">"))))
+            flags = b.and_(self._field(value, "array.flags", _int32), _int32(READABLE))
+            self._unless(b.icmp_unsigned("==", flags, _int32(READABLE)))
         else:
             self._one_of(value, _ACCEPTED[kind])
 
@@ -176,9 +176,9 @@ class _Entry:
         if isinstance(kind, types.Array):
             return self._array(kind, value)
         if kind == types.boolean:
-            return b.icmp_signed("!=", self._call("PyObject_IsTrue", _half, value), _half(0))
+            return b.icmp_signed("!=", self._call("PyObject_IsTrue", _int32, value), _int32(0))
         if kind == types.int64:
-            return self._call("PyLong_AsLongLong", _long, value)
+            return self._call("PyLong_AsLongLong", _int64, value)
         number = self._call("PyFloat_AsDouble", ir.DoubleType(), value)
         return b.fptrunc(number, ir.FloatType()) if kind == types.float32 else number
 
@@ -190,9 +190,9 @@ class _Entry:
         populate_array(
             array,
             data=b.bitcast(self._field(value, "array.data"), array.data.type),
-            shape=[self._at(lengths, _long(8 * k), _long) for k in range(kind.ndim)],
-            strides=[self._at(strides, _long(8 * k), _long) for k in range(kind.ndim)],
-            itemsize=_long(size),
+            shape=[self._at(lengths, _int64(8 * k), _int64) for k in range(kind.ndim)],
+            strides=[self._at(strides, _int64(8 * k), _int64) for k in range(kind.ndim)],
+            itemsize=_int64(size),
             meminfo=None,
         )
         return array._getvalue()
@@ -202,7 +202,7 @@ class _Entry:
         if kind == types.none:
             return self._new_reference("_Py_NoneStruct")
         if kind == types.boolean:
-            return self._call("PyBool_FromLong", _pointer, self.builder.zext(value, _long))
+            return self._call("PyBool_FromLong", _pointer, self.builder.zext(value, _int64))
         if kind == types.float64:
             return self._call("PyFloat_FromDouble", _pointer, value)
         if kind == types.int64:

@@ -16,8 +16,8 @@ from ferro.native.layout import FIELDS
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64 = types.int64
-_word, _half, _byte = ir.IntType(64), ir.IntType(32), ir.IntType(8)
-_table_type = ir.ArrayType(_word, len(FIELDS))
+_int64, _int32, _int8 = ir.IntType(64), ir.IntType(32), ir.IntType(8)
+_table_type = ir.ArrayType(_int64, len(FIELDS))
 READABLE = 0x101  # of an array's flags: C-contiguous and aligned
 ALIGNED, WRITABLE = 0x100, 0x400
 
@@ -45,23 +45,23 @@ def _field(kind: Any) -> Any:
         def generate(_context, builder, _signature, args):
             _by_numbers(builder)
             value = builder.load(builder.inttoptr(args[0], kind.as_pointer()))
-            return value if kind is _word else builder.sext(value, _word)
+            return value if kind is _int64 else builder.sext(value, _int64)
 
         return _i64(_i64), generate
 
     return intrinsic(read)
 
 
-word, half, byte = _field(_word), _field(_half), _field(_byte)
+load64, load32, load8 = _field(_int64), _field(_int32), _field(_int8)
 
 
 @intrinsic
-def put(_typing, address, value):
-    """Write a word."""
+def store64(_typing, address, value):
+    """Write 64 bits."""
 
     def generate(context, builder, _signature, args):
         _by_numbers(builder)
-        builder.store(args[1], builder.inttoptr(args[0], _word.as_pointer()))
+        builder.store(args[1], builder.inttoptr(args[0], _int64.as_pointer()))
         return context.get_dummy_value()
 
     return types.none(_i64, _i64), generate
@@ -74,8 +74,8 @@ def address_of(name: str) -> Any:
         def generate(_context, builder, _signature, _args):
             module = builder.module
             if name not in module.globals:
-                ir.GlobalVariable(module, _byte, name).linkage = "external"
-            return builder.ptrtoint(module.globals[name], _word)
+                ir.GlobalVariable(module, _int8, name).linkage = "external"
+            return builder.ptrtoint(module.globals[name], _int64)
 
         return _i64(), generate
 
@@ -94,7 +94,7 @@ def room(_typing):
     """The address of 64 words in the caller's frame."""
 
     def generate(_context, builder, _signature, _args):
-        return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(_word, 64)), _word)
+        return builder.ptrtoint(cgutils.alloca_once(builder, ir.ArrayType(_int64, 64)), _int64)
 
     return _i64(), generate
 
@@ -107,13 +107,13 @@ def field_offset(builder: Any, field: str) -> Any:
     module = builder.module
     if "ferro.layout" not in module.globals:
         ir.GlobalVariable(module, _table_type, "ferro.layout").linkage = "external"
-    place = builder.gep(module.globals["ferro.layout"], [_half(0), _half(FIELDS.index(field))])
+    place = builder.gep(module.globals["ferro.layout"], [_int32(0), _int32(FIELDS.index(field))])
     found = builder.load(place)
     found.set_metadata("invariant.load", module.add_metadata([]))  # the table is filled before any code is loaded
     return found
 
 
-def _reader(field: str, kind: Any = _word) -> Any:
+def _reader(field: str, kind: Any = _int64) -> Any:
     """A function that gives what an object keeps in a field."""
 
     def read(_typing, _object):
@@ -121,7 +121,7 @@ def _reader(field: str, kind: Any = _word) -> Any:
             _by_numbers(builder)
             place = builder.add(args[0], field_offset(builder, field))
             value = builder.load(builder.inttoptr(place, kind.as_pointer()))
-            return value if kind is _word else builder.sext(value, _word)
+            return value if kind is _int64 else builder.sext(value, _int64)
 
         return _i64(_i64), generate
 
@@ -132,8 +132,8 @@ class_of, count_of, list_count, list_items = map(_reader, ("type", "tuple.size",
 data_of, shape_of, strides_of, base_of, dtype_of = map(
     _reader, ("array.data", "array.shape", "array.strides", "array.base", "array.dtype")
 )
-ndim_of, flags_of, number_of = [_reader(field, _half) for field in ("array.ndim", "array.flags", "dtype.num")]
-byteorder_of = _reader("dtype.byteorder", _byte)
+ndim_of, flags_of, number_of = [_reader(field, _int32) for field in ("array.ndim", "array.flags", "dtype.num")]
+byteorder_of = _reader("dtype.byteorder", _int8)
 
 
 @intrinsic

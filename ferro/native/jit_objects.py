@@ -23,12 +23,12 @@ from ferro.native.jit_fields import (
     items_of,
     list_count,
     list_items,
-    put,
+    load64,
     room,
+    store64,
     the_none,
     the_true,
     tuple_type,
-    word,
 )
 from ferro.native.slots import FIELDS
 
@@ -61,10 +61,10 @@ _table = address_of("ferro.tape")
 
 def _entry(name: str) -> Any:
     """A function that gives a number of the table."""
-    place = 8 * FIELDS.index(name)
+    offset = 8 * FIELDS.index(name)
 
     def entry():
-        return word(_table() + place)
+        return load64(_table() + offset)
 
     return device(entry)
 
@@ -72,14 +72,14 @@ def _entry(name: str) -> Any:
 tensor_class, parameter_class, node_class, the_leaf = map(_entry, ("Tensor", "Parameter", "Node", "LEAF"))
 _active, the_sequence, _outside, _outermost = map(_entry, ("ACTIVE", "sequence", "OUTSIDE", "outermost"))
 constant_function, _frame_at, one_object, zero_object = map(_entry, ("constant", "_getframe", "1", "0"))
-_mode, _mode_silent, _mode_lost = map(_entry, ("MODE", "Mode.silent", "Mode.lost"))
-lost_class, _version_class, _guard_function = map(_entry, ("Lost", "Version", "guard"))
-view_class, version_function, no_grad_word, multi_word = map(_entry, ("View", "version_of", "'no_grad'", "'multi'"))
-v_base, v_path, v_creation, v_born, v_stamp, v_tangent_stamp, v_lost = map(
+_mode, _mode_silent, _mode_detached = map(_entry, ("MODE", "Mode.silent", "Mode.detached"))
+detached_class, _version_class, _guard_function = map(_entry, ("DetachedMark", "Version", "guard"))
+view_class, version_function, no_grad_name, multi_name = map(_entry, ("View", "version_of", "'no_grad'", "'multi'"))
+v_base, v_path, v_creation, v_born, v_stamp, v_tangent_stamp, v_detached = map(
     _entry,
-    ("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.lost"),
+    ("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.detached"),
 )
-v_dual, v_place, v_under = map(_entry, ("View.dual", "View.place", "View.under"))
+v_dual, v_location, v_under = map(_entry, ("View.dual", "View.location", "View.under"))
 op_viewing = _entry("Op.viewing")
 _op_class = _entry("Op")
 op_applied, op_multi, op_aux, op_mask, op_forward = map(
@@ -87,13 +87,13 @@ op_applied, op_multi, op_aux, op_mask, op_forward = map(
 )
 _op_plans, op_nondiff, plan_indices = map(_entry, ("Op.plans", "Op.nondiff_indices", "Plan.indices"))
 cpu_module, _find_plan, mark_function, asarray_function, inexact_set = map(
-    _entry, ("cpu", "plan_of", "_mark_lost", "asarray", "INEXACT")
+    _entry, ("cpu", "plan_of", "_mark_detached", "asarray", "INEXACT")
 )
-multi_node_class, pick_class, n_outputs = map(_entry, ("MultiNode", "OutputRef", "MultiNode.outputs"))
+multi_node_class, output_ref_class, n_outputs = map(_entry, ("MultiNode", "OutputRef", "MultiNode.outputs"))
 p_node, p_index, p_shape, p_dtype = map(
     _entry, ("OutputRef.node", "OutputRef.index", "OutputRef.shape", "OutputRef.dtype")
 )
-file_word, shape_word, view_word = map(_entry, ("'co_filename'", "'shape'", "'view'"))
+file_name, shape_name, view_name = map(_entry, ("'co_filename'", "'shape'", "'view'"))
 t_data, t_node, t_counter, t_meta = map(
     _entry, ("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta")
 )
@@ -108,7 +108,7 @@ n_seq, n_meta, n_code, n_offset = map(_entry, ("Node.seq", "Node.meta", "Node.co
 
 
 @device
-def kept(value):
+def new_ref(value):
     """An object, which has one more owner now."""
     retain(value)
     return value
@@ -132,7 +132,7 @@ def _is_counter(counter):
         return True
     if counter == 0 or class_of(counter) != _version_class():
         return False
-    n = word(counter + version_n())
+    n = load64(counter + version_n())
     return n != 0 and class_of(n) == int_type()
 
 
@@ -145,9 +145,9 @@ def is_tensor(x):
     kind = class_of(x)
     if kind != tensor_class() and kind != parameter_class():
         return False
-    if word(x + t_data()) == 0 or word(x + t_node()) == 0 or word(x + t_meta()) == 0:
+    if load64(x + t_data()) == 0 or load64(x + t_node()) == 0 or load64(x + t_meta()) == 0:
         return False
-    return _is_counter(word(x + t_counter()))
+    return _is_counter(load64(x + t_counter()))
 
 
 @device
@@ -171,22 +171,22 @@ def function_for(op, a, b):
     """What computes an operation of two arrays of floats, or of one given twice; 0 if Python has to choose."""
     if not is_float(a) or not is_float(b):
         return 0
-    found = word(op + (op_direct() if size_of(a) < MOST and size_of(b) < MOST else _op_large()))
+    found = load64(op + (op_direct() if size_of(a) < MOST and size_of(b) < MOST else _op_large()))
     return 0 if found == the_none() else found
 
 
 @device
 def changes_of(x):
     """How often a tensor has been changed in place."""
-    counter = word(x + t_counter())
-    return 0 if counter == the_none() else as_long(word(counter + version_n()))
+    counter = load64(x + t_counter())
+    return 0 if counter == the_none() else as_long(load64(counter + version_n()))
 
 
 @device
 def is_up_to_date(x):
     """Whether the history of a tensor is sure to be what is noted: it is no view, or has not been changed."""
-    meta = word(x + t_meta())
-    return meta == the_none() or class_of(meta) == lost_class() or changes_of(x) == 0
+    meta = load64(x + t_meta())
+    return meta == the_none() or class_of(meta) == detached_class() or changes_of(x) == 0
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def is_up_to_date(x):
 @device
 def handed_on():
     """After an error: 0 where Python has an answer to it, which computes again; else -1, it reaches the caller."""
-    for kind in (word(_value_error()), word(_runtime_warning()), word(_overflow_error())):
+    for kind in (load64(_value_error()), load64(_runtime_warning()), load64(_overflow_error())):
         if _error_is(kind) != 0:
             clear_error()
             return 0
@@ -214,10 +214,10 @@ def mode_here():
     if _value_of(_mode(), 0, found) != 0:
         clear_error()
         return -1
-    mode = word(found)
+    mode = load64(found)
     mark = 0
     if mode != the_none():
-        mark = word(mode + _mode_lost()) if word(mode + _mode_silent()) == the_true() else -1
+        mark = load64(mode + _mode_detached()) if load64(mode + _mode_silent()) == the_true() else -1
     release(mode)  # (the context holds it)
     return mark
 
@@ -225,8 +225,8 @@ def mode_here():
 @device
 def mark_of(x):
     """The mark that a result without history inherits from a tensor: None for none, 0 if only Python knows."""
-    meta = word(x + t_meta())
-    return meta if meta == the_none() or class_of(meta) == lost_class() else 0
+    meta = load64(x + t_meta())
+    return meta if meta == the_none() or class_of(meta) == detached_class() else 0
 
 
 # --- tuples ----------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def mark_of(x):
 @device
 def item_at(items, k):
     """An item of a tuple."""
-    return word(items_of(items) + 8 * k)
+    return load64(items_of(items) + 8 * k)
 
 
 @device
@@ -246,7 +246,7 @@ def number_at(items, k):
 @device
 def set_item(items, k, value):
     """Give a tuple its item, which belongs to the tuple now."""
-    put(items_of(items) + 8 * k, value)
+    store64(items_of(items) + 8 * k, value)
 
 
 @device
@@ -255,7 +255,7 @@ def filled_tuple(n):
     found = new_tuple(n)
     if found != 0:
         for k in range(n):
-            set_item(found, k, kept(the_none()))
+            set_item(found, k, new_ref(the_none()))
     return found
 
 
@@ -295,36 +295,36 @@ def pair(a, b):
 @device
 def params_and_shape(params, count, a):
     """A tuple of parameters and behind them the shape of an array."""
-    shape = attribute(a, shape_word())
+    shape = attribute(a, shape_name())
     found = new_tuple(count + 1) if shape != 0 else 0
     if found == 0:
         release(shape)
         return 0
     for k in range(count):
-        set_item(found, k, kept(item_at(params, k)))
+        set_item(found, k, new_ref(item_at(params, k)))
     set_item(found, count, shape)
     return found
 
 
-# --- the place in the user's program ----------------------------------------------------------------------------------
+# --- where the user's program is -----------------------------------------------------------------------------------------
 
 
 @device
 def _frame_here():
     """The frame of the user's program: two up, or further where that is the library's; 0 if it cannot be found."""
     arguments = room()
-    put(arguments, one_object())
+    store64(arguments, one_object())
     frame = call(_frame_at(), arguments, 1, 0)
     if frame == 0:  # the operation itself is the bottom of the stack
-        if _error_is(word(_value_error())) == 0:
+        if _error_is(load64(_value_error())) == 0:
             return 0
         clear_error()
-        put(arguments, zero_object())
+        store64(arguments, zero_object())
         frame = call(_frame_at(), arguments, 1, 0)
         if frame == 0:
             return 0
     code = _code_of(frame)
-    file = attribute(code, file_word())
+    file = attribute(code, file_name())
     release(code)
     known = contains(_outside(), file) if file != 0 else -1
     release(file)
@@ -332,21 +332,21 @@ def _frame_here():
         return frame
     other = 0
     if known == 0:
-        put(arguments, frame)
+        store64(arguments, frame)
         other = call(_outermost(), arguments, 1, 0)
     release(frame)
     return other
 
 
 @device
-def place_here():
-    """The place in the user's program, as `caller` gives it; 0 if that fails."""
+def location_here():
+    """Where the user's program is, as `caller` gives it; 0 if that fails."""
     frame = _frame_here()
     if frame == 0:
         return 0
-    place = pair(_code_of(frame), new_long(_instruction_of(frame)))
+    location = pair(_code_of(frame), new_long(_instruction_of(frame)))
     release(frame)
-    return place
+    return location
 
 
 # --- what a plan saves ------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ def place_here():
 @device
 def plan_of(op, mask):
     """The plan of an operation whose inputs in the mask (up to 3) need gradients; None if there is none yet."""
-    return word(list_items(word(op + _op_table())) + 8 * mask)
+    return load64(list_items(load64(op + _op_table())) + 8 * mask)
 
 
 @device
@@ -364,15 +364,15 @@ def found_plan(op, mask):
     if mask < 4:
         plan = plan_of(op, mask)
         if plan != the_none():
-            return kept(plan)
+            return new_ref(plan)
     number = new_long(mask)
-    plan = _dict_item(word(op + _op_plans()), number) if number != 0 else 0
+    plan = _dict_item(load64(op + _op_plans()), number) if number != 0 else 0
     if plan != 0:
         retain(plan)
     elif _failed() == 0:
         arguments = room()
-        put(arguments, op)
-        put(arguments + 8, number)
+        store64(arguments, op)
+        store64(arguments + 8, number)
         plan = call(_find_plan(), arguments, 2, 0)
     release(number)
     return plan
@@ -381,35 +381,35 @@ def found_plan(op, mask):
 @device
 def saved_values(plan, xs, outs, params):
     """What a plan saves, from the inputs, the tuple of outputs and aux values, and the parameters; 0 if that fails."""
-    if word(plan + plan_pick()) == the_none():
+    if load64(plan + plan_pick()) == the_none():
         return new_tuple(0)
     values = new_tuple(count_of(xs) + count_of(outs) + count_of(params))
     if values == 0:
         return 0
-    place = 0
+    position = 0
     for k in range(count_of(xs)):
-        set_item(values, place, kept(item_at(xs, k)))
-        place += 1
+        set_item(values, position, new_ref(item_at(xs, k)))
+        position += 1
     for k in range(count_of(outs)):
-        set_item(values, place, kept(item_at(outs, k)))
-        place += 1
+        set_item(values, position, new_ref(item_at(outs, k)))
+        position += 1
     for k in range(count_of(params)):
-        set_item(values, place, kept(item_at(params, k)))
-        place += 1
+        set_item(values, position, new_ref(item_at(params, k)))
+        position += 1
     arguments = room()
-    put(arguments, values)
-    picked = call(word(plan + plan_pick()), arguments, 1, 0)
+    store64(arguments, values)
+    picked = call(load64(plan + plan_pick()), arguments, 1, 0)
     release(values)
-    shapes = word(plan + plan_shapes())
+    shapes = load64(plan + plan_shapes())
     if picked == 0 or count_of(shapes) == 0:
         return picked
     found = filled_tuple(count_of(picked) + count_of(shapes))
     if found != 0:
         for k in range(count_of(picked)):
-            change_item(found, k, kept(item_at(picked, k)))
+            change_item(found, k, new_ref(item_at(picked, k)))
         for k in range(count_of(shapes)):
             x = item_at(xs, number_at(shapes, k))
-            shape = kept(x) if x == the_none() else attribute(word(x + t_data()), shape_word())
+            shape = new_ref(x) if x == the_none() else attribute(load64(x + t_data()), shape_name())
             if shape == 0:
                 release(found)
                 found = 0
@@ -425,9 +425,9 @@ def saved_values(plan, xs, outs, params):
 @device
 def edge_of(x):
     """Where the gradient of a tensor goes."""
-    n = word(x + t_node())
+    n = load64(x + t_node())
     # (None or 0: another thread has just taken the history away)
-    return kept(x if n == the_leaf() or n == the_none() or n == 0 else n)
+    return new_ref(x if n == the_leaf() or n == the_none() or n == 0 else n)
 
 
 @device
@@ -439,10 +439,10 @@ def tensor_of_class(kind, out, node, mark):
     t = allocate(kind, 0) if out != 0 and node != 0 and mark != 0 else 0
     if t == 0:
         return give_up(out, node, mark)
-    put(t + t_data(), out)
-    put(t + t_node(), node)
-    put(t + t_counter(), kept(the_none()))
-    put(t + t_meta(), mark)
+    store64(t + t_data(), out)
+    store64(t + t_node(), node)
+    store64(t + t_counter(), new_ref(the_none()))
+    store64(t + t_meta(), mark)
     return t
 
 
@@ -458,22 +458,22 @@ def view_tensor_of(out, node, counter, view):
     t = allocate(tensor_class(), 0) if out != 0 and node != 0 and counter != 0 and view != 0 else 0
     if t == 0:
         return give_up(out, node, counter, view)
-    put(t + t_data(), out)
-    put(t + t_node(), node)
-    put(t + t_counter(), counter)
-    put(t + t_meta(), view)
+    store64(t + t_data(), out)
+    store64(t + t_node(), node)
+    store64(t + t_counter(), counter)
+    store64(t + t_meta(), view)
     return t
 
 
 @device
-def node_of(kind, plan, edges, saved, shape, dtype, place):
-    """A node of a class, with all that is given, which it owns then. `place`: whether to note where the program is.
+def node_of(kind, plan, edges, saved, shape, dtype, locate):
+    """A node of a class, with all that is given, which it owns then. `locate`: whether to note where the program is.
 
     0 if that fails, or if one of these could not be made (0); then they are let go.
     """
     code, offset, seq = 0, 0, 0
     fine = plan != 0 and edges != 0 and saved != 0 and shape != 0 and dtype != 0
-    if fine and place:
+    if fine and locate:
         frame = _frame_here()
         if frame != 0:
             code = _code_of(frame)
@@ -486,43 +486,43 @@ def node_of(kind, plan, edges, saved, shape, dtype, place):
     if node == 0:
         give_up(plan, edges, saved, shape, dtype, code, offset, seq)
         return 0
-    put(node + n_plan(), plan)
-    put(node + n_edges(), edges)
-    put(node + n_saved(), saved)
-    put(node + n_seq(), seq)
-    put(node + n_meta(), kept(the_none()))
-    put(node + n_shape(), shape)
-    put(node + n_dtype(), dtype)
-    if place:
-        put(node + n_code(), code)
-        put(node + n_offset(), offset)
+    store64(node + n_plan(), plan)
+    store64(node + n_edges(), edges)
+    store64(node + n_saved(), saved)
+    store64(node + n_seq(), seq)
+    store64(node + n_meta(), new_ref(the_none()))
+    store64(node + n_shape(), shape)
+    store64(node + n_dtype(), dtype)
+    if locate:
+        store64(node + n_code(), code)
+        store64(node + n_offset(), offset)
     return node
 
 
 @device
-def pick_of(node, index, shape, dtype):
+def new_output_ref(node, index, shape, dtype):
     """One output of a node, owning what is given; 0 if that fails, and then it is let go."""
-    found = allocate(pick_class(), 0) if node != 0 and index != 0 and shape != 0 and dtype != 0 else 0
+    found = allocate(output_ref_class(), 0) if node != 0 and index != 0 and shape != 0 and dtype != 0 else 0
     if found == 0:
         give_up(node, index, shape, dtype)
         return 0
-    put(found + p_node(), node)
-    put(found + p_index(), index)
-    put(found + p_shape(), shape)
-    put(found + p_dtype(), dtype)
+    store64(found + p_node(), node)
+    store64(found + p_index(), index)
+    store64(found + p_shape(), shape)
+    store64(found + p_dtype(), dtype)
     return found
 
 
 @device
 def watch_inputs(node, plan, xs):
     """Let a node watch the inputs that it has saved and that were changed before. False if it must not save one."""
-    inputs = word(plan + plan_saves_inputs())
+    inputs = load64(plan + plan_saves_inputs())
     for k in range(count_of(inputs)):
         x = item_at(xs, number_at(inputs, k))
         if x != the_none() and changes_of(x) != 0:
             arguments = room()
-            put(arguments, node)
-            put(arguments + 8, word(x + t_counter()))
+            store64(arguments, node)
+            store64(arguments + 8, load64(x + t_counter()))
             done = call(_guard_function(), arguments, 2, 0)
             if done == 0:
                 return False
@@ -531,7 +531,7 @@ def watch_inputs(node, plan, xs):
 
 
 @device
-def record(plan, edges, saved, out, same, place, x, y):
+def record(plan, edges, saved, out, same, locate, x, y):
     """A tensor around an array, and its node. `same`: a node whose shape and dtype it has too, or 0; x, y: what may have been saved.
 
     It owns the array, the edges and what is saved, but not the plan; 0 among them says that one could not be made. Gives
@@ -540,20 +540,20 @@ def record(plan, edges, saved, out, same, place, x, y):
     if edges == 0 or saved == 0:
         return give_up(edges, saved, out)
     retain(plan)
-    if same != 0 and word(same + n_shape()) != 0 and word(same + n_dtype()) != 0:
-        shape, dtype = kept(word(same + n_shape())), kept(word(same + n_dtype()))
+    if same != 0 and load64(same + n_shape()) != 0 and load64(same + n_dtype()) != 0:
+        shape, dtype = new_ref(load64(same + n_shape())), new_ref(load64(same + n_dtype()))
     else:
-        shape, dtype = attribute(out, shape_word()), kept(dtype_of(out))
-    node = node_of(node_class(), plan, edges, saved, shape, dtype, place)
+        shape, dtype = attribute(out, shape_name()), new_ref(dtype_of(out))
+    node = node_of(node_class(), plan, edges, saved, shape, dtype, locate)
     if node == 0:
         return give_up(out)
     if changes_of(x) != 0 or changes_of(y) != 0:
-        xs = pair(kept(x), kept(y))
+        xs = pair(new_ref(x), new_ref(y))
         fine = xs != 0 and watch_inputs(node, plan, xs)
         release(xs)
         if not fine:
             return give_up(out, node)
-    return tensor_of(out, node, kept(the_none()))
+    return tensor_of(out, node, new_ref(the_none()))
 
 
 @device

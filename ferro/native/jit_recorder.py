@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from ferro.native.jit import device
 from ferro.native.jit_entries import as_long, is_number
-from ferro.native.jit_fields import array_type, class_of, count_of, dtype_of, put, room, the_none, the_true, word
+from ferro.native.jit_fields import array_type, class_of, count_of, dtype_of, load64, room, store64, the_none, the_true
 from ferro.native.jit_objects import (
     asarray_function,
     attribute,
@@ -26,6 +26,7 @@ from ferro.native.jit_objects import (
     constant_function,
     contains,
     cpu_module,
+    detached_class,
     edge_of,
     filled_tuple,
     found_plan,
@@ -39,8 +40,6 @@ from ferro.native.jit_objects import (
     is_tuple,
     is_up_to_date,
     item_at,
-    kept,
-    lost_class,
     mark_function,
     mark_of,
     mode_here,
@@ -49,6 +48,8 @@ from ferro.native.jit_objects import (
     n_offset,
     n_outputs,
     new_long,
+    new_output_ref,
+    new_ref,
     new_tuple,
     node_class,
     node_of,
@@ -63,7 +64,6 @@ from ferro.native.jit_objects import (
     pair,
     parameter_class,
     params_and_shape,
-    pick_of,
     plan_keeps,
     plan_of,
     plan_pick,
@@ -75,7 +75,7 @@ from ferro.native.jit_objects import (
     retain,
     saved_values,
     set_item,
-    shape_word,
+    shape_name,
     single,
     t_data,
     t_meta,
@@ -83,7 +83,7 @@ from ferro.native.jit_objects import (
     tensor_class,
     tensor_of,
     tensor_of_class,
-    v_lost,
+    v_detached,
     view_class,
     watch_inputs,
 )
@@ -93,40 +93,40 @@ def wrap(objects, count):
     """wrap(data), wrap(data, node) or wrap(data, node, cls)."""
     if not 1 <= count <= 3:
         return 0
-    data, node, kind = word(objects), the_none(), tensor_class()
+    data, node, kind = load64(objects), the_none(), tensor_class()
     if count > 1:
-        node = word(objects + 8)
-    if count == 3 and word(objects + 16) != the_none():
-        kind = word(objects + 16)
+        node = load64(objects + 8)
+    if count == 3 and load64(objects + 16) != the_none():
+        kind = load64(objects + 16)
     if class_of(data) != array_type() or kind == 0 or (kind != tensor_class() and kind != parameter_class()):
         return 0
-    return tensor_of_class(kind, kept(data), kept(node), kept(the_none()))
+    return tensor_of_class(kind, new_ref(data), new_ref(node), new_ref(the_none()))
 
 
 def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     """unary(op, x) or unary(op, x, params)."""
     if not 2 <= count <= 3:
         return 0
-    op, x = word(objects), word(objects + 8)
-    if not is_op(op) or word(op + op_taped()) != the_true() or not is_tensor(x):
+    op, x = load64(objects), load64(objects + 8)
+    if not is_op(op) or load64(op + op_taped()) != the_true() or not is_tensor(x):
         return 0
-    a, mode = word(x + t_data()), mode_here()
+    a, mode = load64(x + t_data()), mode_here()
     function = function_for(op, a, a)
     if mode == -1 or function == 0 or not is_up_to_date(x):
         return 0
     params, extra = 0, 0
     if count == 3:
-        params = word(objects + 16)
+        params = load64(objects + 16)
         if not is_tuple(params) or count_of(params) > 8:
             return 0
         extra = count_of(params)
-    n, plan, short, mark, edge = word(x + t_node()), 0, 0, the_none(), 0
+    n, plan, short, mark, edge = load64(x + t_node()), 0, 0, the_none(), 0
     if n != the_none() and mode == 0:
         plan = plan_of(op, 1)
         if plan == the_none():
             return 0
-        short = as_long(word(plan + plan_short()))
-        if word(plan + plan_pick()) == the_none():
+        short = as_long(load64(plan + plan_short()))
+        if load64(plan + plan_pick()) == the_none():
             short = -1
         edge = edge_of(x)
     else:
@@ -136,34 +136,34 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
     retain(mark)
     retain(a)
     arguments = room()
-    put(arguments, a)
+    store64(arguments, a)
     for k in range(extra):
-        put(arguments + 8 + 8 * k, item_at(params, k))
+        store64(arguments + 8 + 8 * k, item_at(params, k))
     out = computed(function, arguments, 1 + extra)
     if out <= 0:
         give_up(a, edge, mark)
         return out
     if plan == 0:
         release(a)
-        return tensor_of(out, kept(the_none()), mark)
+        return tensor_of(out, new_ref(the_none()), mark)
     release(mark)
     if short == -1:
         saved = new_tuple(0)
     elif short == 1:
-        saved = single(kept(out))
+        saved = single(new_ref(out))
     elif short == 0:
-        saved = single(kept(x))
+        saved = single(new_ref(x))
     elif short == 20:
-        saved = single(attribute(a, shape_word()))
+        saved = single(attribute(a, shape_name()))
     elif short == 21:
-        saved = kept(params) if params != 0 else new_tuple(0)
+        saved = new_ref(params) if params != 0 else new_tuple(0)
     elif short == 22:
         saved = params_and_shape(params, extra, a)
     else:
-        saved = _saved_of(plan, single(kept(x)), out, params)
-    same = edge if class_of(edge) == node_class() and word(plan + plan_same()) == the_true() else 0
-    place = short != -1 and word(plan + plan_keeps()) == the_true()
-    found = record(plan, single(edge), saved, out, same, place, x, x)
+        saved = _saved_of(plan, single(new_ref(x)), out, params)
+    same = edge if class_of(edge) == node_class() and load64(plan + plan_same()) == the_true() else 0
+    locate = short != -1 and load64(plan + plan_keeps()) == the_true()
+    found = record(plan, single(edge), saved, out, same, locate, x, x)
     release(a)
     return found
 
@@ -171,7 +171,7 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
 @device
 def _saved_of(plan, xs, out, params):
     """`saved_values` for one output; the inputs, a tuple, are given away, and params may be 0."""
-    outs, none = single(kept(out)), new_tuple(0)
+    outs, none = single(new_ref(out)), new_tuple(0)
     found = 0
     if xs != 0 and outs != 0 and none != 0:
         found = saved_values(plan, xs, outs, params if params != 0 else none)
@@ -183,8 +183,8 @@ def _saved_of(plan, xs, out, params):
 def _constant_like(value, x):
     """The tensor that stands for a number beside a tensor; 0 if Python has to choose, -1 after an error."""
     arguments = room()
-    put(arguments, value)
-    put(arguments + 8, dtype_of(word(x + t_data())))
+    store64(arguments, value)
+    store64(arguments + 8, dtype_of(load64(x + t_data())))
     found = call(constant_function(), arguments, 2, 0)
     if found == 0:
         return handed_on()
@@ -198,21 +198,21 @@ def binary(objects, count):
     """binary(op, x, y), of which x or y may be a number."""
     if count != 3:
         return 0
-    op, x, y = word(objects), word(objects + 8), word(objects + 16)
-    if not is_op(op) or word(op + op_taped()) != the_true():
+    op, x, y = load64(objects), load64(objects + 8), load64(objects + 16)
+    if not is_op(op) or load64(op + op_taped()) != the_true():
         return 0
     number, mode = 0, mode_here()
     if mode == -1:
         return 0
     if is_tensor(x):
-        if not is_float(word(x + t_data())):
+        if not is_float(load64(x + t_data())):
             return 0
         if not is_tensor(y):
             if not is_number(y):
                 return 0
             y = number = _constant_like(y, x)
     elif is_tensor(y):
-        if not is_number(x) or not is_float(word(y + t_data())):
+        if not is_number(x) or not is_float(load64(y + t_data())):
             return 0
         x = number = _constant_like(x, y)
     else:
@@ -226,18 +226,18 @@ def binary(objects, count):
 
 @device
 def _binary(op, x, y, mode):
-    a, b = word(x + t_data()), word(y + t_data())
+    a, b = load64(x + t_data()), load64(y + t_data())
     function = function_for(op, a, b)
     if function == 0 or dtype_of(a) != dtype_of(b) or not (is_up_to_date(x) and is_up_to_date(y)):
         return 0
-    mask = (word(x + t_node()) != the_none()) + 2 * (word(y + t_node()) != the_none())
+    mask = (load64(x + t_node()) != the_none()) + 2 * (load64(y + t_node()) != the_none())
     plan, short, mark, first, second = 0, 0, the_none(), 0, 0
     if mask != 0 and mode == 0:
         plan = plan_of(op, mask)
         if plan == the_none():
             return 0
-        short = as_long(word(plan + plan_short()))
-        if word(plan + plan_pick()) == the_none():
+        short = as_long(load64(plan + plan_short()))
+        if load64(plan + plan_pick()) == the_none():
             short = -1
         first = edge_of(x if mask & 1 else y)
         if mask == 3:
@@ -252,8 +252,8 @@ def _binary(op, x, y, mode):
             return 0
     retain(mark)
     arguments = room()
-    put(arguments, a)
-    put(arguments + 8, b)
+    store64(arguments, a)
+    store64(arguments + 8, b)
     retain(a)
     retain(b)
     out = computed(function, arguments, 2)
@@ -263,17 +263,17 @@ def _binary(op, x, y, mode):
         give_up(first, second, mark)
         return out
     if plan == 0:
-        return tensor_of(out, kept(the_none()), mark)
+        return tensor_of(out, new_ref(the_none()), mark)
     release(mark)
     edges = pair(first, second) if mask == 3 else single(first)
     if short == -1:
         saved = new_tuple(0)
     elif short == 10:
-        saved = pair(kept(y), kept(x))
+        saved = pair(new_ref(y), new_ref(x))
     elif 0 <= short <= 1:
-        saved = single(kept(y if short else x))
+        saved = single(new_ref(y if short else x))
     else:
-        saved = _saved_of(plan, pair(kept(x), kept(y)), out, 0)
+        saved = _saved_of(plan, pair(new_ref(x), new_ref(y)), out, 0)
     return record(plan, edges, saved, out, 0, short != -1, x, y)
 
 
@@ -286,7 +286,7 @@ def _as_array(value):
     if value == 0 or class_of(value) == array_type():
         return value
     arguments = room()
-    put(arguments, value)
+    store64(arguments, value)
     found = call(asarray_function(), arguments, 1, 0)
     release(value)
     return found
@@ -299,42 +299,42 @@ def _is_inexact(a):
 
 
 @device
-def _mark_by_python(t, mode, op, xs, place):
+def _mark_by_python(t, mode, op, xs, location):
     arguments = room()
-    put(arguments, t)
-    put(arguments + 8, mode if mode != 0 else the_none())
-    put(arguments + 16, op)
-    put(arguments + 24, xs)
-    put(arguments + 32, place)
+    store64(arguments, t)
+    store64(arguments + 8, mode if mode != 0 else the_none())
+    store64(arguments + 16, op)
+    store64(arguments + 24, xs)
+    store64(arguments + 32, location)
     done = call(mark_function(), arguments, 5, 0)
     release(done)
     return done != 0
 
 
 @device
-def _mark(t, mode, op, xs, place):
-    """Mark a result without history, as `_mark_lost` does. False if that raises."""
+def _mark(t, mode, op, xs, location):
+    """Mark a result without history, as `_mark_detached` does. False if that raises."""
     for k in range(count_of(xs)):
         x = item_at(xs, k)
         if x == the_none():
             continue
-        n, meta, mark = word(x + t_node()), word(x + t_meta()), 0
+        n, meta, mark = load64(x + t_node()), load64(x + t_meta()), 0
         if n == 0 or meta == 0:
-            return _mark_by_python(t, mode, op, xs, place)
+            return _mark_by_python(t, mode, op, xs, location)
         if n == the_none() and meta == the_none():
             continue
-        if class_of(meta) == lost_class() and (k == 0 or n == the_none()):
+        if class_of(meta) == detached_class() and (k == 0 or n == the_none()):
             mark = meta
         elif n != the_none():
             mark = mode
         elif class_of(meta) == view_class():
-            mark = word(meta + v_lost())
-        if mark == 0 or word(t + t_meta()) != the_none():
-            return _mark_by_python(t, mode, op, xs, place)
+            mark = load64(meta + v_detached())
+        if mark == 0 or load64(t + t_meta()) != the_none():
+            return _mark_by_python(t, mode, op, xs, location)
         if mark != the_none():
             retain(mark)
             release(the_none())
-            put(t + t_meta(), mark)
+            store64(t + t_meta(), mark)
             return True
     return True
 
@@ -347,24 +347,24 @@ def _edges(xs, mask):
         many += mask >> k & 1
     found = new_tuple(many)
     if found != 0:
-        place = 0
+        position = 0
         for k in range(count_of(xs)):
             if mask >> k & 1:
-                set_item(found, place, edge_of(item_at(xs, k)))
-                place += 1
+                set_item(found, position, edge_of(item_at(xs, k)))
+                position += 1
     return found
 
 
 def apply(objects, count):
     """apply(op, xs) or apply(op, xs, params), for operations with a fixed number of inputs and outputs, and no views."""
     if count == 3:
-        return _apply(word(objects), word(objects + 8), word(objects + 16))
+        return _apply(load64(objects), load64(objects + 8), load64(objects + 16))
     if count != 2:
         return 0
     params = new_tuple(0)
     if params == 0:
         return -1
-    found = _apply(word(objects), word(objects + 8), params)
+    found = _apply(load64(objects), load64(objects + 8), params)
     release(params)
     return found
 
@@ -373,18 +373,18 @@ def apply(objects, count):
 def _apply(op, xs, params):
     if not (is_op(op) and is_tuple(xs) and is_tuple(params)):
         return 0
-    applied = word(op + op_applied())
+    applied = load64(op + op_applied())
     if (applied != the_true() and applied != the_none()) or count_of(xs) + count_of(params) > 40:
         return 0
     mode = mode_here()
     if mode == -1:
         return 0
-    arguments, place = room(), 0
-    function = word(op + op_direct())
+    arguments, given = room(), 0
+    function = load64(op + op_direct())
     if function == the_none():
-        function = word(op + op_forward())
-        put(arguments, cpu_module())
-        place = 8
+        function = load64(op + op_forward())
+        store64(arguments, cpu_module())
+        given = 8
     mask = 0
     for k in range(count_of(xs)):
         x = item_at(xs, k)
@@ -392,30 +392,30 @@ def _apply(op, xs, params):
         if x != the_none():
             if not is_tensor(x) or not is_up_to_date(x):
                 return 0
-            value = word(x + t_data())
+            value = load64(x + t_data())
             if class_of(value) != array_type():
                 return 0
-            if mode == 0 and word(x + t_node()) != the_none():
+            if mode == 0 and load64(x + t_node()) != the_none():
                 mask |= 1 << k
-        put(arguments + place, value)
-        place += 8
+        store64(arguments + given, value)
+        given += 8
     for k in range(count_of(params)):
-        put(arguments + place, item_at(params, k))
-        place += 8
-    mask &= as_long(word(op + op_mask()))
+        store64(arguments + given, item_at(params, k))
+        given += 8
+    mask &= as_long(load64(op + op_mask()))
     if mask != 0 and applied != the_true():
         return 0
     # Held while the operation computes: where gradients go, the arrays, and the mark of the mode.
     edges = _edges(xs, mask) if mask != 0 else 0
     if mask != 0 and edges == 0:
         return -1
-    held = place // 8 - count_of(params)
+    held = given // 8 - count_of(params)
     for k in range(held):
-        retain(word(arguments + 8 * k))
+        retain(load64(arguments + 8 * k))
     retain(mode)
-    result = call(function, arguments, place // 8, 0)
+    result = call(function, arguments, given // 8, 0)
     for k in range(held):
-        release(word(arguments + 8 * k))
+        release(load64(arguments + 8 * k))
     found = -1
     if result == 0:
         found = handed_on()
@@ -428,14 +428,14 @@ def _apply(op, xs, params):
 @device
 def _wrapped(op, xs, params, mode, mask, edges, result):
     """The tensors for what an operation has computed."""
-    several, aux = word(op + op_multi()) == the_true(), as_long(word(op + op_aux()))
+    several, aux = load64(op + op_multi()) == the_true(), as_long(load64(op + op_aux()))
     if several or aux != 0:
         if not is_tuple(result) or count_of(result) < aux:
             return 0
         if several:
             return _many(op, xs, params, mode, mask, edges, result, count_of(result) - aux)
         return _single(op, xs, params, mode, mask, edges, result)
-    outs = single(_as_array(kept(result)))
+    outs = single(_as_array(new_ref(result)))
     if outs == 0:
         return -1
     found = _single(op, xs, params, mode, mask, edges, outs)
@@ -447,8 +447,10 @@ def _wrapped(op, xs, params, mode, mask, edges, result):
 def _node_with(kind, plan, edges, xs, outs, params, shape, dtype):
     """The node of a call; 0 if that fails. It owns the plan, the shape and the dtype; the edges get one more owner."""
     saved = saved_values(plan, xs, outs, params) if plan != 0 and shape != 0 else 0
-    watched = kept(plan)
-    node = node_of(kind, plan, kept(edges), saved, shape, dtype, plan != 0 and word(plan + plan_keeps()) == the_true())
+    watched = new_ref(plan)
+    node = node_of(
+        kind, plan, new_ref(edges), saved, shape, dtype, plan != 0 and load64(plan + plan_keeps()) == the_true()
+    )
     if node != 0 and not watch_inputs(node, watched, xs):
         release(node)
         node = 0
@@ -459,18 +461,18 @@ def _node_with(kind, plan, edges, xs, outs, params, shape, dtype):
 @device
 def _single(op, xs, params, mode, mask, edges, outs):
     """The tensor of an operation with one output, and perhaps aux values behind it."""
-    data = _as_array(kept(item_at(outs, 0)))
+    data = _as_array(new_ref(item_at(outs, 0)))
     inexact = 0 if mask == 0 else -1 if data == 0 else _is_inexact(data)
     if data == 0 or inexact < 0:
         return give_up(data)
     if inexact == 0:
-        t = tensor_of(data, kept(the_none()), kept(the_none()))
+        t = tensor_of(data, new_ref(the_none()), new_ref(the_none()))
         if t > 0 and not _mark(t, mode, op, xs, the_none()):
             return give_up(t)
         return t
-    plan, shape = found_plan(op, mask), attribute(data, shape_word())
-    node = _node_with(node_class(), plan, edges, xs, outs, params, shape, kept(dtype_of(data)))
-    return tensor_of(data, node, kept(the_none()))
+    plan, shape = found_plan(op, mask), attribute(data, shape_name())
+    node = _node_with(node_class(), plan, edges, xs, outs, params, shape, new_ref(dtype_of(data)))
+    return tensor_of(data, node, new_ref(the_none()))
 
 
 @device
@@ -481,10 +483,10 @@ def _many(op, xs, params, mode, mask, edges, outs, count):
     for k in range(count):
         if not fine:
             break
-        data, number = _as_array(kept(item_at(outs, k))), new_long(k)
+        data, number = _as_array(new_ref(item_at(outs, k))), new_long(k)
         inexact = -1 if data == 0 or number == 0 else 0
         if inexact == 0 and mask != 0:
-            known = contains(word(op + op_nondiff()), number)
+            known = contains(load64(op + op_nondiff()), number)
             inexact = _is_inexact(data) if known == 0 else -1 if known < 0 else 0
         release(number)
         fine = inexact >= 0
@@ -492,45 +494,45 @@ def _many(op, xs, params, mode, mask, edges, outs, count):
             change_item(arrays, k, data)
         if inexact > 0:
             recorded = True
-            known_pair = pair(attribute(data, shape_word()), kept(dtype_of(data)))
+            known_pair = pair(attribute(data, shape_name()), new_ref(dtype_of(data)))
             fine = known_pair != 0
             if fine:
                 change_item(outputs, k, known_pair)
-    node, place = 0, kept(the_none())
+    node, location = 0, new_ref(the_none())
     if fine and recorded:
         node = _node_with(
-            multi_node_class(), found_plan(op, mask), edges, xs, outs, params, kept(the_none()), kept(the_none())
+            multi_node_class(), found_plan(op, mask), edges, xs, outs, params, new_ref(the_none()), new_ref(the_none())
         )
         fine = node != 0
         if fine:
-            put(node + n_outputs(), kept(outputs))
-            if word(node + n_code()) != 0:
-                release(place)
-                place = pair(kept(word(node + n_code())), kept(word(node + n_offset())))
-                fine = place != 0
+            store64(node + n_outputs(), new_ref(outputs))
+            if load64(node + n_code()) != 0:
+                release(location)
+                location = pair(new_ref(load64(node + n_code())), new_ref(load64(node + n_offset())))
+                fine = location != 0
     tensors = filled_tuple(count) if fine else 0
     for k in range(count):
         if tensors == 0:
             break
         known, history = item_at(outputs, k), the_none()
         if known != the_none():
-            history = pick_of(kept(node), new_long(k), kept(item_at(known, 0)), kept(item_at(known, 1)))
+            history = new_output_ref(new_ref(node), new_long(k), new_ref(item_at(known, 0)), new_ref(item_at(known, 1)))
         else:
             retain(history)
-        t = tensor_of(kept(item_at(arrays, k)), history, kept(the_none()))
+        t = tensor_of(new_ref(item_at(arrays, k)), history, new_ref(the_none()))
         fine = t > 0
         if fine and known == the_none():
             if k > 0 and mode != 0:
                 release(the_none())
-                put(t + t_meta(), kept(word(item_at(tensors, 0) + t_meta())))
+                store64(t + t_meta(), new_ref(load64(item_at(tensors, 0) + t_meta())))
             else:
-                fine = _mark(t, mode, op, xs, place)
+                fine = _mark(t, mode, op, xs, location)
         if fine:
             change_item(tensors, k, t)
         else:
             give_up(tensors, max(0, t))
             tensors = 0
-    give_up(arrays, outputs, place, node)
+    give_up(arrays, outputs, location, node)
     return -1 if tensors == 0 else tensors
 
 
@@ -538,7 +540,7 @@ def joined(objects, count):
     """joined(op, xs, dim)."""
     if count != 3:
         return 0
-    op, xs, dim = word(objects), word(objects + 8), word(objects + 16)
+    op, xs, dim = load64(objects), load64(objects + 8), load64(objects + 16)
     if not (is_op(op) and is_tuple(xs)) or count_of(xs) > 60:
         return 0
     mask, description, many, mode = 0, 0, count_of(xs), mode_here()
@@ -548,25 +550,25 @@ def joined(objects, count):
         x = item_at(xs, k)
         if not is_tensor(x) or not is_up_to_date(x):
             return 0
-        a = word(x + t_data())
+        a = load64(x + t_data())
         if class_of(a) != array_type() or (k > 0 and dtype_of(a) != description):
             return 0
         description = dtype_of(a)
-        if word(x + t_node()) != the_none():
+        if load64(x + t_node()) != the_none():
             mask |= 1 << k
     arrays = new_tuple(many)
     if arrays == 0:
         return -1
     for k in range(many):
-        set_item(arrays, k, kept(word(item_at(xs, k) + t_data())))
+        set_item(arrays, k, new_ref(load64(item_at(xs, k) + t_data())))
     edges = _edges(xs, mask) if mask != 0 and mode == 0 else 0
     if mask != 0 and mode == 0 and edges == 0:
         return give_up(arrays)
     retain(mode)
     arguments = room()
-    put(arguments, arrays)
-    put(arguments + 8, dim)
-    out = computed(word(op + op_direct()), arguments, 2)
+    store64(arguments, arrays)
+    store64(arguments + 8, dim)
+    out = computed(load64(op + op_direct()), arguments, 2)
     if out <= 0:
         give_up(arrays, edges, mode)
         return out
@@ -574,7 +576,7 @@ def joined(objects, count):
     if edges != 0:
         found = _joined_node(op, mask, arrays, edges, dim, out)
     else:
-        found = tensor_of(out, kept(the_none()), kept(mode if mask & 1 else the_none()))
+        found = tensor_of(out, new_ref(the_none()), new_ref(mode if mask & 1 else the_none()))
         if found > 0 and mask & 1 == 0 and not _mark(found, mode, op, xs, the_none()):
             found = give_up(found)
     give_up(arrays, edges, mode)
@@ -586,18 +588,20 @@ def _joined_node(op, mask, arrays, edges, dim, out):
     """The tensor of a recorded `joined`, which owns the array."""
     plan = found_plan(op, mask)
     shapes, saved = 0, 0
-    if plan != 0 and count_of(word(plan + plan_shapes())) > 0:
+    if plan != 0 and count_of(load64(plan + plan_shapes())) > 0:
         shapes = filled_tuple(count_of(arrays))
         for k in range(count_of(arrays)):
             if shapes != 0:
-                shape = attribute(item_at(arrays, k), shape_word())
+                shape = attribute(item_at(arrays, k), shape_name())
                 if shape != 0:
                     change_item(shapes, k, shape)
                 else:
                     release(shapes)
                     shapes = 0
-        saved = pair(kept(dim), shapes)
+        saved = pair(new_ref(dim), shapes)
     elif plan != 0:
-        saved = single(kept(dim))
-    node = node_of(node_class(), plan, kept(edges), saved, attribute(out, shape_word()), kept(dtype_of(out)), False)
-    return tensor_of(out, node, kept(the_none()))
+        saved = single(new_ref(dim))
+    node = node_of(
+        node_class(), plan, new_ref(edges), saved, attribute(out, shape_name()), new_ref(dtype_of(out)), False
+    )
+    return tensor_of(out, node, new_ref(the_none()))

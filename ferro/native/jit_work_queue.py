@@ -350,7 +350,7 @@ def _rows(context: Any, builder: Any, kind: Any, value: Any, bounds: Callable[[A
     return array._getvalue()
 
 
-def rows_of(function: Any) -> Any:
+def parallel_version(function: Any) -> Any:
     """The parallel version of a kernel, which is called with (queue, limit, chunks, length, whole, span, *arguments) and works in chunks of rows.
 
     Numba keeps machine code by the file and the name of the function: the version is given its kernel's file.

@@ -101,13 +101,13 @@ class Code:
         _kept.append(memory)
         self.entries = {label: start + offset for label, offset in header["entries"].items()}
 
-    def function(self, name: str, entry: str = "", behind: Any = None) -> Callable[..., Any]:
-        """The function of an entry. `behind` is what it is told to call for arguments that it was not compiled for."""
+    def function(self, name: str, entry: str = "", fallback: Any = None) -> Callable[..., Any]:
+        """The function of an entry. `fallback` is what it is told to call for arguments that it was not compiled for."""
         method = _Method(name.encode(), self.entries[entry], _METH_FASTCALL, None)
         _kept.append(method)
-        # None stands for NULL here: without a function behind it the entry returns NotImplemented.
-        make = _make_bare if behind is None else _make
-        return make(ctypes.addressof(method), behind, None)
+        # None stands for NULL here: without a fallback the entry returns NotImplemented.
+        make = _make_bare if fallback is None else _make
+        return make(ctypes.addressof(method), fallback, None)
 
 
 def load(name: str, packed: bytes) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from ferro.native.entries import EntryFile
 
 
 def accelerated(function: Any) -> Any:
-    """A decorator: a function of the tape behind its machine code, if there is some. See jit_recorder.py."""
+    """A decorator: machine code before a function of the tape, its fallback, where there is some. See jit_recorder.py."""
     code = FILE.code
     return function if code is None else code.function(function.__name__, function.__name__, function)
 

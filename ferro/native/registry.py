@@ -35,4 +35,4 @@ def compiler(name: str) -> Any:
     """The function that Numba makes of a kernel; this imports Numba."""
     plain, _, rows = name.partition(".")
     function = getattr(import_module(_module_of[plain]), plain)
-    return import_module(_QUEUE).rows_of(function) if rows else function
+    return import_module(_QUEUE).parallel_version(function) if rows else function

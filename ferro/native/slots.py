@@ -19,7 +19,7 @@ FIELDS = (
         "constant",
         "_getframe",
     ),
-    *("MODE", "Mode.silent", "Mode.lost", "Lost", "guard", "Plan.saves_inputs"),
+    *("MODE", "Mode.silent", "Mode.detached", "DetachedMark", "guard", "Plan.saves_inputs"),
     *("0", "1", "'co_filename'", "'shape'", "'view'"),
     *("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta", "Version.n"),
     *(
@@ -39,7 +39,7 @@ FIELDS = (
         "Op.nondiff_indices",
         "cpu",
         "plan_of",
-        "_mark_lost",
+        "_mark_detached",
         "asarray",
         "INEXACT",
         "Plan.indices",
@@ -48,8 +48,8 @@ FIELDS = (
     ),
     *("MultiNode.outputs", "OutputRef.node", "OutputRef.index", "OutputRef.shape", "OutputRef.dtype"),
     *("View", "Version", "version_of", "'no_grad'", "'multi'"),
-    *("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.lost"),
-    *("View.dual", "View.place", "View.under"),
+    *("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.detached"),
+    *("View.dual", "View.location", "View.under"),
     *("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes"),
     *(
         "Node.plan",

@@ -31,11 +31,13 @@ def arrays_to_change(name: str, grad: TensorBase, param: TensorBase, *state: Ten
         ):
             return None
         arrays.append(a)
-    place = None if mode.lost is None else mode.lost.place  # where the step was called: it has switched recording off
+    location = (
+        None if mode.detached is None else mode.detached.location
+    )  # where the step was called: it has switched recording off
     for t in (param, *state):
         if t is not None:
             if t._counter is None or t._counter.inference or not t._data.flags.carray:  # else nothing can be amiss
                 check(t, name)
-            bump(t, name, place)
+            bump(t, name, location)
     del arrays[1]
     return arrays

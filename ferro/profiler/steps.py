@@ -194,7 +194,7 @@ class profile:
         self._result().export_chrome_trace(path)
 
     def export_stacks(self, path: str | os.PathLike, metric: str = "self_cpu_time_total") -> None:
-        """Writes times by place in the program (with_stack=True), for flame graphs."""
+        """Writes times by location in the program (with_stack=True), for flame graphs."""
         self._result().export_stacks(path, metric)
 
     def backward_times(self) -> dict[int, tuple[int, str]]:

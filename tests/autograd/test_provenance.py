@@ -399,7 +399,7 @@ def test_the_place_is_found_from_any_thread(threads: int, tmp_path: Path) -> Non
 def test_a_mark_is_inherited_but_does_not_outlive_a_new_history() -> None:
     x = ferro.ones(3, requires_grad=True)
     cut = x.detach()
-    assert (cut * 2 + 1)._meta.lost is cut._meta.lost
+    assert (cut * 2 + 1)._meta.detached is cut._meta.detached
     assert (cut * x)._meta is None  # it has a history again
     cut.requires_grad_()
     (cut * 2).sum().backward()
@@ -440,5 +440,5 @@ def test_operations_called_at_the_bottom_of_a_stack_have_a_place_too() -> None:
 
     _thread.start_new_thread(body, ())
     assert done.wait(10)
-    assert found[0].grad_fn.place[0] is body.__code__
+    assert found[0].grad_fn.location[0] is body.__code__
     _thread.start_new_thread(ferro.exp, (x,))  # must not raise for want of a caller: an unraisable would fail the test

@@ -19,7 +19,7 @@ from ferro.ops import activations
 
 ROOT = Path(__file__).parents[2]
 DTYPES = ["float32", "float64"]
-SMALL, LARGE = 50, 5000  # a front answers for the first, a kernel for the second
+SMALL, LARGE = 50, 5000  # an entry answers for the first, a kernel for the second
 # losses of differences, whose kernels take all reductions
 LOSSES = [
     "nn.functional.l1_loss",

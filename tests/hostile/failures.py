@@ -24,7 +24,7 @@ from ferro.core.node import Node
 from ferro.utils.checkpoint import checkpoint
 from tests.hostile.calls import calls
 from tests.hostile.child import Options, note
-from tests.hostile.tampered import every_short_way, leaf, view
+from tests.hostile.tampered import every_recorder, leaf, view
 
 try:
     import _testcapi
@@ -106,7 +106,7 @@ PROGRAMS: dict[str, Callable] = {
 
 def programs() -> dict[str, Callable]:
     """Everything that is interrupted: single calls into machine code, and small programs."""
-    called = every_short_way()
+    called = every_recorder()
     found = {
         f"{text}, x = {make.__name__}()": (f, make)
         for make in (leaf, view)

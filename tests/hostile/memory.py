@@ -14,7 +14,7 @@ from ferro.core import apply
 from tests.hostile.calls import Call, calls
 from tests.hostile.child import Options, note
 from tests.hostile.failures import PROGRAMS, census, grown
-from tests.hostile.tampered import every_short_way, leaf, view
+from tests.hostile.tampered import every_recorder, leaf, view
 
 
 def often(text: str, call: Callable, times: int) -> None:
@@ -104,7 +104,7 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     """The cases: single calls into machine code, small programs, everything public."""
     gc.disable()
     times = 20_000 * options.rounds if options.long else 300
-    for text, f in every_short_way().items():
+    for text, f in every_recorder().items():
         for make in (leaf, view):
             yield (
                 f"{text}, x = {make.__name__}()",

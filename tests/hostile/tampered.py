@@ -11,7 +11,7 @@ import numpy as np
 import ferro
 from ferro import nn
 from ferro.autograd.graph import saved_tensors_hooks
-from ferro.core.base import LEAF, Lost, Meta, TensorBase, Version, View
+from ferro.core.base import LEAF, DetachedMark, Meta, TensorBase, Version, View
 from ferro.core.node import MultiNode, Node, NodeMeta, OutputRef
 from tests.hostile.calls import Call, calls, places
 from tests.hostile.child import Options, Raised, outcome
@@ -71,7 +71,7 @@ def picked() -> Any:
     return ferro.stack([leaf(), leaf()]).unbind(0)[0]
 
 
-def lost() -> Any:
+def detached() -> Any:
     return (leaf() * 2).detach()
 
 
@@ -79,7 +79,7 @@ def parameter() -> Any:
     return nn.Parameter(plain())
 
 
-MAKERS = (plain, leaf, inner, view, base, changed, picked, lost, parameter)
+MAKERS = (plain, leaf, inner, view, base, changed, picked, detached, parameter)
 
 
 # -- how they are spoilt ------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def wrongs() -> dict[str, Any]:
         "Version": v,
         "half a Version": x_of(Version),
         "half a View": x_of(View),
-        "half a Lost": x_of(Lost),
+        "half a DetachedMark": x_of(DetachedMark),
         "half a Meta": x_of(Meta),
         "half a Node": x_of(Node),
         "half a MultiNode": x_of(MultiNode),
@@ -252,7 +252,7 @@ def _as(x: Any, kind: type) -> Any:
 # -- what is called with them -------------------------------------------------------------------------------------------
 
 
-def every_short_way() -> dict[str, Callable]:
+def every_recorder() -> dict[str, Callable]:
     """Calls that lead into machine code: by one input, two, numbers, views, parts, sequences, several inputs and outputs."""
     y, w = leaf() * 1, leaf() * 3
     return {
@@ -366,9 +366,9 @@ def looked_at(text: str, result: Any) -> None:
             outcome(f"({text}).sum().backward()", lambda t: t.sum().backward(), t)
 
 
-def short_ways(way: str, make: Callable, modes: tuple) -> None:
+def recorders(way: str, make: Callable, modes: tuple) -> None:
     """One way to spoil a tensor, in every call that leads into machine code."""
-    called = every_short_way()
+    called = every_recorder()
     for mode in modes:
         for text, function in called.items():
             said = f"x = {way}; {text}" + (f" under {mode}" if mode else "")
@@ -401,10 +401,10 @@ def grown(x: Any) -> Iterator[tuple[str, Callable]]:
 
 
 def cases(options: Options) -> Iterator[tuple[str, Callable]]:
-    """The cases: every way in the short ways, then everything public."""
+    """The cases: every way in the recorders, then everything public."""
     modes = tuple(MODES) if options.long else ("", "no_grad")
     for way, make in ways():
-        yield f"x = {way}", lambda way=way, make=make: short_ways(way, make, modes)
+        yield f"x = {way}", lambda way=way, make=make: recorders(way, make, modes)
     for call in calls(1000 if options.long else 1, methods=options.long):
         if places(call.sample):
             yield f"ferro.{call.path}{call.sample}", lambda call=call: half_made(call)

@@ -16,7 +16,7 @@ from ferro import nn
 from ferro.utils.data import DataLoader, Dataset
 from tests.hostile.child import Options, note
 from tests.hostile.failures import PROGRAMS, forgotten, numbers, same, settled
-from tests.hostile.tampered import every_short_way, leaf
+from tests.hostile.tampered import every_recorder, leaf
 
 X = np.linspace(-1, 1, 6, dtype="f4").reshape(2, 3)
 
@@ -216,7 +216,7 @@ def cases(options: Options) -> Iterator[tuple[str, Callable]]:
     rounds = 200 * options.rounds if options.long else 4
     for f in (looked_at, written, resized, counted, ended, shared):
         yield f.__name__, lambda f=f: f(rounds)
-    for text, function in every_short_way().items():
+    for text, function in every_recorder().items():
         yield (
             f"{text} while all tensors are looked at",
             lambda text=text, function=function: computed(text, function, rounds),

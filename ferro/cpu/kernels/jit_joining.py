@@ -15,13 +15,13 @@ from ferro.native.jit_fields import (
     flags_of,
     int_type,
     items_of,
+    load64,
     ndim_of,
-    put,
     room,
     shape_of,
+    store64,
     strides_of,
     tuple_type,
-    word,
 )
 
 _ALIGNED = 0x100
@@ -52,23 +52,23 @@ def _entry(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
         for i in range(size):
             place, rest = data_of(a), i
             for d in range(ndim - 1, -1, -1):
-                n = word(shape_of(a) + 8 * d)
-                place += rest % n * word(strides_of(a) + 8 * d)
+                n = load64(shape_of(a) + 8 * d)
+                place += rest % n * load64(strides_of(a) + 8 * d)
                 rest //= n
             flat_at(dtype, to + i // many * gap + i % many * itemsize, 1)[0] = flat_at(dtype, place, 1)[0]
 
     def entry(objects, count):
         if count != 2:
             return 0
-        xs, dim = word(objects), word(objects + 8)
+        xs, dim = load64(objects), load64(objects + 8)
         if class_of(xs) != tuple_type() or class_of(dim) != int_type() or count_of(xs) < 1:
             return 0
-        first, d, total, along = word(items_of(xs)), as_long(dim), 0, 0
+        first, d, total, along = load64(items_of(xs)), as_long(dim), 0, 0
         if not is_array(first, number) or d < 0 or d >= ndim_of(first) + more or ndim_of(first) > 30:
             return 0
         ndim = ndim_of(first)
         for k in range(count_of(xs)):
-            a = word(items_of(xs) + 8 * k)
+            a = load64(items_of(xs) + 8 * k)
             if not is_array(a, number) or ndim_of(a) != ndim or flags_of(a) & _ALIGNED == 0:
                 return 0
             for j in range(ndim):
@@ -83,14 +83,14 @@ def _entry(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
             return 0
         shape = room()
         for j in range(ndim + more):
-            put(shape + 8 * j, along if j == d else length(first, j - more * (j > d), j - more * (j > d) + 1))
+            store64(shape + 8 * j, along if j == d else length(first, j - more * (j > d), j - more * (j > d) + 1))
         out = shaped(first, ndim + more, shape)
         if out == 0:
             return -1
         before, to = length(first, 0, d), data_of(out)
         gap = total // before * itemsize
         for k in range(count_of(xs)):
-            a = word(items_of(xs) + 8 * k)
+            a = load64(items_of(xs) + 8 * k)
             copy(a, before, to, gap)
             to += size_of(a) // before * itemsize
         return out

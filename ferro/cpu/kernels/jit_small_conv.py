@@ -16,13 +16,13 @@ from ferro.native.jit_fields import (
     count_of,
     int_type,
     items_of,
+    load64,
     ndim_of,
-    put,
     room,
     shape_of,
+    store64,
     the_none,
     tuple_type,
-    word,
 )
 
 _WORK = 2048  # multiplications; from there on a product of matrices is quicker
@@ -36,7 +36,7 @@ def _sizes(table, place, a):
     """Enter the lengths of an array from the third dimension on."""
     n = ndim_of(a) - 2
     for k in range(3):
-        put(table + place + 8 * k, word(shape_of(a) + 8 * (k - 1 + n)) if k >= 3 - n else 1)
+        store64(table + place + 8 * k, load64(shape_of(a) + 8 * (k - 1 + n)) if k >= 3 - n else 1)
 
 
 @device
@@ -47,19 +47,19 @@ def _numbers(table, place, numbers, n, other, least):
     for k in range(3):
         v = other
         if k >= 3 - n:
-            item = word(items_of(numbers) + 8 * (k - 3 + n))
+            item = load64(items_of(numbers) + 8 * (k - 3 + n))
             if class_of(item) != int_type():
                 return False
             v = as_long(item)
         if v < least or v > _LONGEST:
             return False
-        put(table + place + 8 * k, v)
+        store64(table + place + 8 * k, v)
     return True
 
 
 @device
 def _product(table, place):
-    return word(table + place) * word(table + place + 8) * word(table + place + 16)
+    return load64(table + place) * load64(table + place + 8) * load64(table + place + 16)
 
 
 @device
@@ -68,17 +68,17 @@ def _result(like, table, place, first, second):
     if first * second > MOST or _product(table, place) > MOST or first * second * _product(table, place) > MOST:
         return 0
     shape, n = room(), ndim_of(like) - 2
-    put(shape, first)
-    put(shape + 8, second)
+    store64(shape, first)
+    store64(shape + 8, second)
     for k in range(n):
-        put(shape + 16 + 8 * k, word(table + place + 8 * (3 - n + k)))
+        store64(shape + 16 + 8 * k, load64(table + place + 8 * (3 - n + k)))
     found = shaped(like, n + 2, shape)
     return -1 if found == 0 else found
 
 
 @device
 def _number_at(table, place):
-    return word(table + place), word(table + place + 8), word(table + place + 16)
+    return load64(table + place), load64(table + place + 8), load64(table + place + 16)
 
 
 @device
@@ -148,7 +148,7 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
         """conv, or conv_input."""
         if count != 8:
             return 0
-        given, weight, bias = word(objects), word(objects + 8), word(objects + 16)
+        given, weight, bias = load64(objects), load64(objects + 8), load64(objects + 16)
         table, ndim = room(), dims_of(given)
         if ndim == 0 or dims_of(weight) != ndim:
             return 0
@@ -159,10 +159,10 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
         known, wanted = (_INPUT, _OUTPUT) if forward else (_OUTPUT, _INPUT)
         _sizes(table, known, given)
         _sizes(table, _KERNEL, weight)
-        if not _numbers(table, wanted, word(objects + 24), ndim - 2, 1, 1):
+        if not _numbers(table, wanted, load64(objects + 24), ndim - 2, 1, 1):
             return 0
         if not geometry(
-            table, ndim - 2, word(objects + 32), word(objects + 40), word(objects + 48), word(objects + 56)
+            table, ndim - 2, load64(objects + 32), load64(objects + 40), load64(objects + 48), load64(objects + 56)
         ):
             return 0
         images, places = length(given, 0, 1), _product(table, wanted)
@@ -191,16 +191,16 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
     def conv_weight(objects, count):
         if count != 7:
             return 0
-        x, y = word(objects), word(objects + 8)
+        x, y = load64(objects), load64(objects + 8)
         table, ndim = room(), dims_of(x)
         if ndim == 0 or dims_of(y) != ndim or length(x, 0, 1) != length(y, 0, 1):
             return 0
         _sizes(table, _INPUT, x)
         _sizes(table, _OUTPUT, y)
-        if not _numbers(table, _KERNEL, word(objects + 16), ndim - 2, 1, 1):
+        if not _numbers(table, _KERNEL, load64(objects + 16), ndim - 2, 1, 1):
             return 0
         if not geometry(
-            table, ndim - 2, word(objects + 24), word(objects + 32), word(objects + 40), word(objects + 48)
+            table, ndim - 2, load64(objects + 24), load64(objects + 32), load64(objects + 40), load64(objects + 48)
         ):
             return 0
         inputs, outputs, places = length(x, 1, 2), length(y, 1, 2), _product(table, _KERNEL)

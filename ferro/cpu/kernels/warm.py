@@ -41,7 +41,7 @@ def call_all() -> None:
     """In float32 and in float64."""
     for dtype in (np.float32, np.float64):
         x = np.linspace(0, 1, 64 * 64, dtype=dtype).reshape(64, 64)
-        _call_moves(x)
+        _call_strided_copy(x)
         _call_products(x)
         _call_activations(x)
         _call_rows(x)
@@ -65,7 +65,7 @@ def _call_workers() -> None:
     get("run_program.rows")(0, 0, 0, 0, 0, 0, 0, 0, np.zeros(8, np.int64))
 
 
-def _call_moves(x: np.ndarray) -> None:
+def _call_strided_copy(x: np.ndarray) -> None:
     strided_copy.triangle(x, 0, True)
     broadcast.combine(0, x, x[0], 64, x.copy())
     mask = x > 0

@@ -1,4 +1,4 @@
-"""The short way of the tape in machine code: it does what the Python behind it does, and keeps nothing."""
+"""The recorder of the tape in machine code: it does what its fallback in Python does, and keeps nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def changed(*shape: int) -> Any:
     return x
 
 
-def lost(*shape: int) -> Any:
+def detached(*shape: int) -> Any:
     with ferro.no_grad():
         return leaf(*shape) * 2
 
@@ -48,7 +48,7 @@ INPUTS: dict[str, Any] = {
     "changed leaf": lambda: changed(2, 4),
     "result": lambda: leaf(2, 4) * 3,
     "plain": lambda: leaf(2, 4).detach(),
-    "lost": lambda: lost(2, 4),
+    "detached": lambda: detached(2, 4),
     "view": lambda: (leaf(4, 2) * 2).t(),
     "pick": lambda: (leaf(4, 4) * 2).chunk(2)[1],
     "double": lambda: leaf(2, 4).detach().double().requires_grad_(),
@@ -101,7 +101,7 @@ def described(value: Any, seen: dict[int, int]) -> Any:
             "kind": type(value),
         }
         known["guards"] = None if value.meta is None else [g[1:] for g in value.meta.guards]
-        known["line"] = None if value.place is None else (value.place[0].co_filename, line_of(value.place))
+        known["line"] = None if value.location is None else (value.location[0].co_filename, line_of(value.location))
         if type(value) is MultiNode:
             known["outputs"] = str(value.outputs)
         return known
@@ -112,8 +112,14 @@ def described(value: Any, seen: dict[int, int]) -> Any:
         about = None
         if view is not None:
             about = [described(getattr(view, n), seen) for n in ("base", "stamp", "tangent_stamp", "creation", "dual")]
-            about += [bool(view.born), len(view.steps), [s[1:] for s in view.steps], type(view.under), type(view.lost)]
-            about += [view.place and (view.place[0].co_filename, line_of(view.place))]
+            about += [
+                bool(view.born),
+                len(view.steps),
+                [s[1:] for s in view.steps],
+                type(view.under),
+                type(view.detached),
+            ]
+            about += [view.location and (view.location[0].co_filename, line_of(view.location))]
         else:
             about = (type(value._meta), str(value._meta) if value._meta is not None else None)
         counter = value._counter
@@ -181,7 +187,7 @@ def _dot_gives_dtypes_back() -> bool:
     return sys.getrefcount(a.dtype) - before < 50
 
 
-@pytest.mark.parametrize("kind", ["leaf", "changed leaf", "lost", "view", "pick"])
+@pytest.mark.parametrize("kind", ["leaf", "changed leaf", "detached", "view", "pick"])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("recording", [True, False])
 def test_nothing_is_kept_or_given_away(call: str, kind: str, recording: bool) -> None:

@@ -1,4 +1,4 @@
-"""Fronts of large arrays: who answers, with which numbers, and the same ones for any number of threads."""
+"""Entries of large arrays: who answers, with which numbers, and the same ones for any number of threads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _budget() -> Iterator[None]:
 
 
 class Behind(Exception):
-    """The function behind a front has been called."""
+    """The fallback of an entry has been called."""
 
 
 def refuse(*_: Any) -> Any:
@@ -39,7 +39,7 @@ def refuse(*_: Any) -> Any:
 
 
 def ask(name: str, *args: Any) -> Any:
-    """What the front of that name answers, by itself."""
+    """What the entry of that name answers, by itself."""
     function = entries.entry(refuse, name)
     assert function is not refuse, f"there is no machine code of {name}"
     return function(*args)

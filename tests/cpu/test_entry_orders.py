@@ -1,4 +1,4 @@
-"""Fronts of arrays whose dimensions lie in any order in memory: the numbers of C order, and a result that lies as the first."""
+"""Entries of arrays whose dimensions lie in any order in memory: the numbers of C order, and a result that lies as the first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ELEMENTWISE = {
 
 
 class Behind(Exception):
-    """The function behind a front has been called."""
+    """The fallback of an entry has been called."""
 
 
 def refuse(*_: Any) -> Any:
@@ -35,7 +35,7 @@ def refuse(*_: Any) -> Any:
 
 
 def ask(name: str, *args: Any) -> Any:
-    """What the front of that name answers, by itself."""
+    """What the entry of that name answers, by itself."""
     function = entries.entry(refuse, name)
     if function is refuse:
         pytest.skip(f"there is no machine code of {name} on this processor")

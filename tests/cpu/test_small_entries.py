@@ -1,4 +1,4 @@
-"""Fronts of small layers, losses, rows, joined arrays and convolutions against the functions that they stand before."""
+"""Entries of small layers, losses, rows, joined arrays and convolutions against the functions that they stand before."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def alike(found: Any, wanted: Any, precise: bool | None = None) -> None:
 
 
 def answers(function: Any, *arguments: Any) -> Any:
-    """What a front gives, which must not ask the function behind it."""
+    """What an entry gives, which must not ask its fallback."""
     met = []
 
     def watch(frame: Any, event: str, _: Any) -> None:
