@@ -171,8 +171,7 @@ def unary(objects, count):  # noqa: C901, PLR0912 (one straight list of cases)
 @device
 def _saved_of(plan, xs, out, params):
     """`saved_values` for one output; the inputs, a tuple, are given away, and params may be 0."""
-    outs, none = single(new_ref(out)), new_tuple(0)
-    found = 0
+    outs, none, found = single(new_ref(out)), new_tuple(0), 0
     if xs != 0 and outs != 0 and none != 0:
         found = saved_values(plan, xs, outs, params if params != 0 else none)
     give_up(xs, outs, none)
@@ -448,9 +447,8 @@ def _node_with(kind, plan, edges, xs, outs, params, shape, dtype):
     """The node of a call; 0 if that fails. It owns the plan, the shape and the dtype; the edges get one more owner."""
     saved = saved_values(plan, xs, outs, params) if plan != 0 and shape != 0 else 0
     watched = new_ref(plan)
-    node = node_of(
-        kind, plan, new_ref(edges), saved, shape, dtype, plan != 0 and load64(plan + plan_keeps()) == the_true()
-    )
+    locate = plan != 0 and load64(plan + plan_keeps()) == the_true()
+    node = node_of(kind, plan, new_ref(edges), saved, shape, dtype, locate)
     if node != 0 and not watch_inputs(node, watched, xs):
         release(node)
         node = 0
@@ -586,8 +584,7 @@ def joined(objects, count):
 @device
 def _joined_node(op, mask, arrays, edges, dim, out):
     """The tensor of a recorded `joined`, which owns the array."""
-    plan = found_plan(op, mask)
-    shapes, saved = 0, 0
+    plan, shapes, saved = found_plan(op, mask), 0, 0
     if plan != 0 and count_of(load64(plan + plan_shapes())) > 0:
         shapes = filled_tuple(count_of(arrays))
         for k in range(count_of(arrays)):
@@ -601,7 +598,6 @@ def _joined_node(op, mask, arrays, edges, dim, out):
         saved = pair(new_ref(dim), shapes)
     elif plan != 0:
         saved = single(new_ref(dim))
-    node = node_of(
-        node_class(), plan, new_ref(edges), saved, attribute(out, shape_name()), new_ref(dtype_of(out)), False
-    )
+    shape, dtype = attribute(out, shape_name()), new_ref(dtype_of(out))
+    node = node_of(node_class(), plan, new_ref(edges), saved, shape, dtype, False)
     return tensor_of(out, node, new_ref(the_none()))
