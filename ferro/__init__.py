@@ -186,7 +186,6 @@ from ferro.ops.complex import *
 from ferro.ops.convolution import *
 from ferro.ops.copies import *
 from ferro.ops.creation import *
-from ferro.ops.creation import range_ as range
 from ferro.ops.ctc import ctc_loss
 from ferro.ops.data import *
 from ferro.ops.determinants import *
@@ -207,6 +206,7 @@ from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_renorm_
 from ferro.ops.entropy import kl_div
 from ferro.ops.exchange import *
+from ferro.ops.expanding import *
 from ferro.ops.exponential import *
 from ferro.ops.extrema import *
 from ferro.ops.filling import *
@@ -222,17 +222,18 @@ from ferro.ops.items import *
 from ferro.ops.joining import *
 from ferro.ops.least_squares import *
 from ferro.ops.legacy import *
+from ferro.ops.likelihood_losses import poisson_nll_loss
 from ferro.ops.likes import *
-from ferro.ops.losses import (
+from ferro.ops.lu import *
+from ferro.ops.margin_losses import (
     cosine_embedding_loss,
     hinge_embedding_loss,
     margin_ranking_loss,
-    poisson_nll_loss,
     triplet_margin_loss,
 )
-from ferro.ops.lu import *
 from ferro.ops.masks import *
 from ferro.ops.matrices import *
+from ferro.ops.matrix_chains import *
 from ferro.ops.matrix_functions import *
 from ferro.ops.max_pooling import *
 from ferro.ops.named_windows import *
@@ -249,12 +250,15 @@ from ferro.ops.order import *
 from ferro.ops.orthogonal import *
 from ferro.ops.padding import *
 from ferro.ops.parts import *
+from ferro.ops.permuting import *
 from ferro.ops.positional import *
 from ferro.ops.positions import *
 from ferro.ops.products import *
 from ferro.ops.quantiles import *
 from ferro.ops.random import *
 from ferro.ops.random_likes import *
+from ferro.ops.ranges import *
+from ferro.ops.ranges import range_ as range
 from ferro.ops.recurrent import *
 from ferro.ops.reductions import *
 from ferro.ops.replacements import *
@@ -273,8 +277,12 @@ from ferro.ops.spectrogram import *
 from ferro.ops.statistics import *
 from ferro.ops.storage import from_file, is_same_size, is_storage
 from ferro.ops.structure import *
+from ferro.ops.sums_of_products import *
+from ferro.ops.transposed_convolution import *
 from ferro.ops.trigonometric import *
+from ferro.ops.uninitialised import *
 from ferro.ops.unique import *
+from ferro.ops.vector_products import *
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.printing import get_printoptions, set_printoptions
 from ferro.serialization import load, save

@@ -16,7 +16,7 @@ from ferro.core.base import wrap
 from ferro.core.dtypes import bfloat16, complex32, complex64, float16, float32, uint32
 from ferro.core.mode import is_grad_enabled
 from ferro.core.notices import warn_once
-from ferro.ops import creation, likes, random_likes
+from ferro.ops import creation, likes, random_likes, uninitialised
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.tensor import Tensor
 
@@ -269,7 +269,7 @@ def _like(make: Callable) -> Callable:
 
 
 for _make in (
-    creation.empty_like,
+    uninitialised.empty_like,
     creation.full_like,
     likes.zeros_like,
     likes.ones_like,

@@ -34,8 +34,8 @@ from ferro.ops.comparison import *
 from ferro.ops.complex import *
 from ferro.ops.complex import as_complex
 from ferro.ops.convolution import *
-from ferro.ops.convolution import col2im, conv, conv_input, conv_weight, im2col
 from ferro.ops.copies import *
+from ferro.ops.correlation import conv, conv_input, conv_weight
 from ferro.ops.creation import *
 from ferro.ops.ctc import ctc_occupancy, ctc_vjp
 from ferro.ops.data import *
@@ -48,12 +48,14 @@ from ferro.ops.einsum import contract
 from ferro.ops.embedding import add_rows, row_scale, take_rows
 from ferro.ops.entropy import cross_entropy_vjp, nll_pick, nll_spread
 from ferro.ops.exchange import *
+from ferro.ops.expanding import *
+from ferro.ops.expanding import expand
 from ferro.ops.exponential import *
 from ferro.ops.exponential import log1p_complex, sigmoid_vjp
 from ferro.ops.extrema import *
 from ferro.ops.extrema import tie_weights, value_gather, value_scatter
 from ferro.ops.filling import *
-from ferro.ops.fourier import fft_bins, fft_c2c, fft_c2r, fft_r2c
+from ferro.ops.fourier_operations import fft_bins, fft_c2c, fft_c2r, fft_r2c
 from ferro.ops.gamma_samples import dirichlet_grad, standard_gamma_grad
 from ferro.ops.gathering import *
 from ferro.ops.grids import grid_slopes, sample_taps, spread_taps, tap_weights, weigh_taps
@@ -69,12 +71,14 @@ from ferro.ops.least_squares import *
 from ferro.ops.least_squares import pseudo_inverse
 from ferro.ops.likes import *
 from ferro.ops.likes import new_zeros
+from ferro.ops.linear import linear
 from ferro.ops.linear_entropy import cross_entropy_again
 from ferro.ops.lu import *
 from ferro.ops.lu import lu_packed_solve, swap_rows
 from ferro.ops.masks import *
 from ferro.ops.masks import masked_spread
 from ferro.ops.matrices import *
+from ferro.ops.matrix_chains import *
 from ferro.ops.matrix_functions import *
 from ferro.ops.named_windows import *
 from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
@@ -97,11 +101,12 @@ from ferro.ops.parts import (
     windows,
     windows_add,
 )
+from ferro.ops.permuting import *
 from ferro.ops.polynomials import gegenbauer, gegenbauer_pair, hermite_polynomial_h, hermite_polynomial_he, laguerre
 from ferro.ops.positions import *
 from ferro.ops.products import *
-from ferro.ops.products import linear
 from ferro.ops.quantiles import *
+from ferro.ops.ranges import *
 from ferro.ops.recurrent import gru_one_vjp, gru_steps_vjp, lstm_one_vjp, lstm_steps_vjp, rnn_steps_vjp
 from ferro.ops.reductions import *
 from ferro.ops.replacements import *
@@ -111,7 +116,7 @@ from ferro.ops.scans import affine_scan, cumprod_others, cumsum_vjp, picked_sum,
 from ferro.ops.scattering import *
 from ferro.ops.scattering import gather_spread, prod_once
 from ferro.ops.shape import *
-from ferro.ops.shape import expand
+from ferro.ops.sliding import col2im, im2col
 from ferro.ops.softmax import *
 from ferro.ops.softmax import log_softmax_vjp, softmax_vjp
 from ferro.ops.solving import *
@@ -125,10 +130,14 @@ from ferro.ops.spectrogram import *
 from ferro.ops.statistics import *
 from ferro.ops.structure import *
 from ferro.ops.structure import cast
+from ferro.ops.sums_of_products import *
+from ferro.ops.transposed_convolution import *
 from ferro.ops.trigonometric import *
 from ferro.ops.trigonometric import cos_vjp, sin_vjp, tanh_vjp
+from ferro.ops.uninitialised import *
 from ferro.ops.unique import *
 from ferro.ops.unpooling import pool_gather, pool_scatter
+from ferro.ops.vector_products import *
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 

@@ -11,6 +11,7 @@ from ferro.ops.least_squares import lstsq, matrix_rank, pinv
 from ferro.ops.lu import linalg_lu as lu
 from ferro.ops.lu import linalg_lu_solve as lu_solve
 from ferro.ops.lu import lu_factor, lu_factor_ex
+from ferro.ops.matrix_chains import multi_dot
 from ferro.ops.matrix_functions import linalg_vander as vander
 from ferro.ops.matrix_functions import matrix_exp
 from ferro.ops.norms import cond, matrix_norm, vector_norm
@@ -18,13 +19,14 @@ from ferro.ops.norms import linalg_norm as norm
 from ferro.ops.orthogonal import householder_product
 from ferro.ops.orthogonal import linalg_qr as qr
 from ferro.ops.parts import matrix_diagonal as diagonal
-from ferro.ops.products import linalg_cross as cross
-from ferro.ops.products import matmul, multi_dot, vecdot
+from ferro.ops.products import matmul
 from ferro.ops.solving import inv_ex, matrix_power, solve, solve_ex, solve_triangular
 from ferro.ops.solving import inverse as inv
 from ferro.ops.spectral import linalg_svd as svd
 from ferro.ops.spectral import svdvals
 from ferro.ops.tensor_equations import tensorinv, tensorsolve
+from ferro.ops.vector_products import linalg_cross as cross
+from ferro.ops.vector_products import vecdot
 
 __all__ = [
     "LinAlgError",

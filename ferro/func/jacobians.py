@@ -16,7 +16,8 @@ from ferro.func.forward import push
 from ferro.func.levels import chosen, only_real, zeros_like
 from ferro.func.reverse import Pullback
 from ferro.ops.joining import cat
-from ferro.ops.shape import movedim, unsqueeze
+from ferro.ops.permuting import movedim
+from ferro.ops.shape import unsqueeze
 
 
 def jacrev(

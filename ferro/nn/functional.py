@@ -46,17 +46,7 @@ from ferro.ops.adaptive_pooling import (
 from ferro.ops.attention import scaled_dot_product_attention
 from ferro.ops.average_pooling import avg_pool1d, avg_pool2d, avg_pool3d, lp_pool1d, lp_pool2d, lp_pool3d
 from ferro.ops.binary_entropy import binary_cross_entropy, binary_cross_entropy_with_logits
-from ferro.ops.convolution import (
-    conv1d,
-    conv2d,
-    conv3d,
-    conv_tbc,
-    conv_transpose1d,
-    conv_transpose2d,
-    conv_transpose3d,
-    fold,
-    unfold,
-)
+from ferro.ops.convolution import conv1d, conv2d, conv3d, conv_tbc
 from ferro.ops.ctc import ctc_loss
 from ferro.ops.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from ferro.ops.einsum import bilinear
@@ -72,20 +62,15 @@ from ferro.ops.fractional_pooling import (
 from ferro.ops.grids import affine_grid, grid_sample
 from ferro.ops.grouped import grouped_mm
 from ferro.ops.interpolation import interpolate, upsample, upsample_bilinear, upsample_nearest
+from ferro.ops.label_losses import multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss
+from ferro.ops.likelihood_losses import gaussian_nll_loss, poisson_nll_loss
+from ferro.ops.linear import linear
 from ferro.ops.linear_entropy import linear_cross_entropy
-from ferro.ops.losses import (
+from ferro.ops.losses import huber_loss, l1_loss, mse_loss, smooth_l1_loss
+from ferro.ops.margin_losses import (
     cosine_embedding_loss,
-    gaussian_nll_loss,
     hinge_embedding_loss,
-    huber_loss,
-    l1_loss,
     margin_ranking_loss,
-    mse_loss,
-    multi_margin_loss,
-    multilabel_margin_loss,
-    multilabel_soft_margin_loss,
-    poisson_nll_loss,
-    smooth_l1_loss,
     soft_margin_loss,
     triplet_margin_loss,
     triplet_margin_with_distance_loss,
@@ -104,8 +89,9 @@ from ferro.ops.normalisation import functional_group_norm as group_norm
 from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
 from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
 from ferro.ops.positional import native_channel_shuffle
-from ferro.ops.products import linear
+from ferro.ops.sliding import fold, unfold
 from ferro.ops.softmax import gumbel_softmax, log_softmax, softmax, softmin
+from ferro.ops.transposed_convolution import conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ferro.ops.trigonometric import tanh
 from ferro.ops.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 

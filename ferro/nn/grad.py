@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferro.ops.convolution import conv_input, conv_weight, geometry
+from ferro.ops.convolution import geometry
+from ferro.ops.correlation import conv_input, conv_weight
 from ferro.tensor import Tensor
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]

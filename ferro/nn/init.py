@@ -10,10 +10,10 @@ import numpy as np
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
-from ferro.ops.creation import empty
 from ferro.ops.creation import eye as identity
 from ferro.ops.exchange import from_numpy
 from ferro.ops.random import randperm
+from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 
 from .init_random import normal_, trunc_normal_, uniform_  # noqa: F401 (all three are public here)

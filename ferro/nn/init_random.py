@@ -8,7 +8,7 @@ from typing import Any
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.ops.comparison import where
-from ferro.ops.creation import empty_like
+from ferro.ops.uninitialised import empty_like
 from ferro.tensor import Tensor
 
 

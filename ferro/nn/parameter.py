@@ -7,7 +7,7 @@ from typing import Any, NoReturn, Self
 
 from ferro.core import dtypes, tape
 from ferro.core.base import LEAF, TensorBase, wrap
-from ferro.ops.creation import empty
+from ferro.ops.uninitialised import empty
 from ferro.overrides import disabled
 from ferro.tensor import Tensor
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ferro.core.arguments import into, one_dim
 from ferro.core.layout import contiguous_format
 from ferro.core.signatures import MARGIN, OUT_LINE, DerivedSignature, text_of
-from ferro.ops import complex, parts, shape
+from ferro.ops import complex, expanding, parts, permuting, shape
 from ferro.ops.structure import clone
 
 if TYPE_CHECKING:
@@ -87,8 +87,12 @@ narrow_copy = _copying(parts.narrow)
 select_copy, split_copy = _copying(parts.select), _copying(parts.split)
 split_with_sizes_copy = _copying(parts.split_with_sizes)
 unbind_copy, unfold_copy = _copying(parts.unbind), _copying(parts.unfold)
-expand_copy, permute_copy, squeeze_copy = _copying(shape.expand), _copying(shape.permute), _copying(shape.squeeze)
-t_copy, transpose_copy, unsqueeze_copy = _copying(shape.t), _copying(shape.transpose), _copying(shape.unsqueeze)
+expand_copy, permute_copy, squeeze_copy = (
+    _copying(expanding.expand),
+    _copying(permuting.permute),
+    _copying(shape.squeeze),
+)
+t_copy, transpose_copy, unsqueeze_copy = _copying(permuting.t), _copying(permuting.transpose), _copying(shape.unsqueeze)
 view_copy = _copying(shape.view)
 view_as_real_copy, view_as_complex_copy = _copying(complex.view_as_real), _copying(complex.view_as_complex)
 

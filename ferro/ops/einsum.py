@@ -13,7 +13,7 @@ from ferro.core.base import TensorBase
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.signatures import show_as
-from ferro.ops.products import same_dtype
+from ferro.ops.product_arguments import same_dtype
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

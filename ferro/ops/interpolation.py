@@ -17,7 +17,7 @@ from ferro.core.layout import CHANNELS
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.adaptive_pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
-from ferro.ops.shape import laid_out_like
+from ferro.ops.strides import laid_out_like
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

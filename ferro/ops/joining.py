@@ -19,8 +19,9 @@ from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
+from ferro.ops.expanding import EXPAND, atleast_1d, atleast_2d, atleast_3d
 from ferro.ops.indexing import apart, ints
-from ferro.ops.shape import EXPAND, RESHAPE, atleast_1d, atleast_2d, atleast_3d, reshape
+from ferro.ops.shape import RESHAPE, reshape
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

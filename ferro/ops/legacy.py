@@ -16,9 +16,9 @@ from ferro.core.notices import warn_once
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage, elements_as
-from ferro.ops.creation import empty
 from ferro.ops.data import to_array
 from ferro.ops.structure import to
+from ferro.ops.uninitialised import empty
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -17,7 +17,8 @@ from ferro.core.base import wrap
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.entropy import cross_entropy, cross_entropy_vjp, reduced, reduction_of
-from ferro.ops.products import linear, same_dtype
+from ferro.ops.linear import linear
+from ferro.ops.product_arguments import same_dtype
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

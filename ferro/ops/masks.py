@@ -14,9 +14,9 @@ from ferro.core.layout import DENSE
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
+from ferro.ops.expanding import EXPAND, broadcast_shapes
 from ferro.ops.filling import filler
 from ferro.ops.indexing import bools, on_expanded, written
-from ferro.ops.shape import EXPAND, broadcast_shapes
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -15,7 +15,8 @@ from ferro.core.inplace import in_place
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.parts import DIAGONAL, as_strided, diagonal
-from ferro.ops.shape import CONTIGUOUS, reshape, storage_offset, stride
+from ferro.ops.shape import reshape
+from ferro.ops.strides import CONTIGUOUS, storage_offset, stride
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -20,7 +20,7 @@ from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.tangents import tangents_of
 from ferro.ops.activations import floating
-from ferro.ops.shape import laid_out_like
+from ferro.ops.strides import laid_out_like
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -11,7 +11,9 @@ from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.shape import laid_out_like, permute, reshape
+from ferro.ops.permuting import permute
+from ferro.ops.shape import reshape
+from ferro.ops.strides import laid_out_like
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -21,7 +21,7 @@ from ferro.ops.activations import relu
 from ferro.ops.creation import zeros
 from ferro.ops.dropout import dropout as _dropout
 from ferro.ops.joining import cat, stack
-from ferro.ops.products import linear
+from ferro.ops.linear import linear
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

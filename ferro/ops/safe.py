@@ -13,8 +13,8 @@ from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.comparison import both_operands
+from ferro.ops.expanding import broadcast_shapes, expand
 from ferro.ops.masks import masked_scatter, masked_select
-from ferro.ops.shape import broadcast_shapes, expand
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -21,11 +21,12 @@ from ferro.core.layout import DENSE
 from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.expanding import EXPAND
 from ferro.ops.filling import number
 from ferro.ops.gathering import TWO, apply_at, index_dim
 from ferro.ops.indexing import INT64, ints, source_arguments
 from ferro.ops.parts import SLICE
-from ferro.ops.shape import EXPAND, RESHAPE
+from ferro.ops.shape import RESHAPE
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -9,9 +9,10 @@ from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import type_name
 from ferro.ops.bins import searchsorted
 from ferro.ops.comparison import where
-from ferro.ops.creation import arange, full, zeros
+from ferro.ops.creation import full, zeros
 from ferro.ops.indexing import index_add
 from ferro.ops.joining import cat
+from ferro.ops.ranges import arange
 from ferro.ops.scattering import index_reduce
 
 if TYPE_CHECKING:

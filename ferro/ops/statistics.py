@@ -22,8 +22,9 @@ from ferro.ops.complex import imag, real
 from ferro.ops.differences import diff
 from ferro.ops.joining import cat
 from ferro.ops.parts import diagonal, narrow
+from ferro.ops.permuting import transpose
 from ferro.ops.products import matmul
-from ferro.ops.shape import reshape, transpose
+from ferro.ops.shape import reshape
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

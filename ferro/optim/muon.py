@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.ops.likes import zeros_like
-from ferro.ops.products import addmm
+from ferro.ops.sums_of_products import addmm
 from ferro.tensor import Tensor
 
 from .optimizer import Params

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ferro.core.dtypes import dtype
-from ferro.ops.creation import empty
 from ferro.ops.exchange import frombuffer
+from ferro.ops.uninitialised import empty
 from ferro.serialization.archive import Archive
 from ferro.tensor import Tensor
 

@@ -12,8 +12,9 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import int64, type_name
 from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
-from ferro.ops.creation import empty, zeros
+from ferro.ops.creation import zeros
 from ferro.ops.data import as_tensor
+from ferro.ops.uninitialised import empty
 from ferro.sparse.tensor import SparseTensor
 
 

@@ -264,11 +264,11 @@ def test_einsum_needs_numbers_below_52() -> None:
 
 
 def test_a_chain_is_multiplied_in_the_cheapest_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ferro.ops import products
+    from ferro.ops import matrix_chains
 
     seen = []
-    real = products.mm
-    monkeypatch.setattr(products, "mm", lambda x, y: seen.append((tuple(x.shape), tuple(y.shape))) or real(x, y))
+    real = matrix_chains.mm
+    monkeypatch.setattr(matrix_chains, "mm", lambda x, y: seen.append((tuple(x.shape), tuple(y.shape))) or real(x, y))
     ferro.linalg.multi_dot([ferro.ones(10, 100), ferro.ones(100, 5), ferro.ones(5, 50)])
     assert seen == [((10, 100), (100, 5)), ((10, 5), (5, 50))]
     seen.clear()

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ferro.autograd.function import Function
-from ferro.ops.creation import empty
+from ferro.ops.uninitialised import empty
 
 from .. import collectives
 from ..group import ReduceOp, get_rank, get_world_size

@@ -9,7 +9,9 @@ from typing import Any
 from ferro.core.dtypes import bool_, int32
 from ferro.func import vmap
 from ferro.nn.functional import pad
-from ferro.ops.creation import arange, empty, zeros
+from ferro.ops.creation import zeros
+from ferro.ops.ranges import arange
+from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 
 Mask = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]  # of batch, head, row and column: numbers, as tensors

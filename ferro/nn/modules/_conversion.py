@@ -10,7 +10,7 @@ import ferro.__future__ as settings
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
 from ferro.core.device import device as Device
-from ferro.ops.creation import empty_like
+from ferro.ops.uninitialised import empty_like
 from ferro.tensor import Tensor
 
 from ...utils.swapping import swap_tensors

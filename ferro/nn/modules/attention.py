@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from ferro.core import dtypes
-from ferro.ops.creation import empty, zeros
+from ferro.ops.creation import zeros
 from ferro.ops.joining import cat
 from ferro.ops.multihead import check_ranks
+from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 
 from .. import functional as F

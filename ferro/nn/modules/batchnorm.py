@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.core import dtypes
-from ferro.ops.creation import empty, zeros
+from ferro.ops.creation import zeros
+from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 
 from .. import functional as F

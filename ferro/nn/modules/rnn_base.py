@@ -7,8 +7,8 @@ import warnings
 from typing import Any
 
 from ferro.core.casting import asked
-from ferro.ops.creation import empty
 from ferro.ops.recurrent import GATES, layers
+from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 
 from .. import init

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ferro.ops.creation import empty
 from ferro.ops.recurrent import cell
+from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 
 from .. import init

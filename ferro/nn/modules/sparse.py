@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.autograd.grad_mode import no_grad
-from ferro.ops.creation import empty
+from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 
 from .. import functional as F

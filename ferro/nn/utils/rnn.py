@@ -7,10 +7,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 from ferro.core import dtypes
-from ferro.ops.creation import arange
 from ferro.ops.data import as_tensor
 from ferro.ops.joining import cat, stack
 from ferro.ops.order import sort
+from ferro.ops.ranges import arange
 from ferro.tensor import Tensor
 
 __all__ = [

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.core.layout import contiguous_format
-from ferro.ops.products import dot, multi_dot, mv
+from ferro.ops.matrix_chains import multi_dot
+from ferro.ops.products import dot, mv
 from ferro.tensor import Tensor
 
 from .. import functional as F

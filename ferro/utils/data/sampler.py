@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from ferro.core import dtypes
 from ferro.core.random import Generator
-from ferro.ops.creation import empty
 from ferro.ops.data import as_tensor
 from ferro.ops.random import randint, randperm
 from ferro.ops.sampling import multinomial
+from ferro.ops.uninitialised import empty
 
 T_co = TypeVar("T_co", covariant=True)
 
