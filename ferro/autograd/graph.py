@@ -158,7 +158,7 @@ def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable, *, mode: str 
         raise RuntimeError("register_multi_grad_hook: all tensors must require grad")
     # the hooks hang on the nodes: what holds these, or the tensors, would be a cycle
     ends = [position(t) for t in tensors]
-    places = [weakref.ref(p.node if isinstance(p, OutputRef) else p) for p in ends]
+    nodes = [weakref.ref(p.node if isinstance(p, OutputRef) else p) for p in ends]
     key = object()
     del ends
 
@@ -171,8 +171,8 @@ def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable, *, mode: str 
                 state = run.scratch.get(key)
                 first = state is None
                 if first:
-                    reached = sum(place is not None and run.reaches(place) for place in [ref() for ref in places])
-                    state = run.scratch[key] = [reached, [None] * len(places)]
+                    reached = sum(node is not None and run.reaches(node) for node in [ref() for ref in nodes])
+                    state = run.scratch[key] = [reached, [None] * len(nodes)]
                 state[0] -= 1
                 state[1][i] = g
                 if first if mode == "any" else state[0] == 0:

@@ -19,7 +19,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.array import new_array as _new_batched
-from ferro.core.device import CPU, PLACES, device
+from ferro.core.device import CPU, DEVICE_BACKENDS, device
 from ferro.xp import complete
 
 # The arrays that lie in the memory of the processor: those of the backend which is always there. The short forms of
@@ -47,9 +47,9 @@ def register(array_type: type, module: Any) -> None:
         raise TypeError(f"register: {array_type.__name__} has a backend already")
     name = getattr(module, "device", None)
     if name is not None:
-        if name in PLACES:
+        if name in DEVICE_BACKENDS:
             raise ValueError(f"register: the device type {name} has a backend already")
-        PLACES[name] = module
+        DEVICE_BACKENDS[name] = module
         DEVICES.append(array_type)
     complete(module)
     _MODULES[array_type] = module
@@ -87,7 +87,7 @@ def moved(array: Any, to: device) -> Any:
     if at.type == to.type:
         return array
     host = array if at is CPU else xp_of(array).to_host(array)
-    return host if to.type == CPU.type else PLACES[to.type].from_host(host)
+    return host if to.type == CPU.type else DEVICE_BACKENDS[to.type].from_host(host)
 
 
 def xp_beside(array: Any, saved: Any) -> Any:

@@ -51,7 +51,7 @@ def direct(formula: Callable, count: int, parameters: int) -> Callable | None:
     return _ENTRIES.get(function, function)
 
 
-def generate(formula: Callable, kinds: list[str], places: list[int]) -> Callable | None:
+def generate(formula: Callable, kinds: list[str], positions: list[int]) -> Callable | None:
     """A formula as a function (xp, g, node) that reads what it names from ``node.saved``, at these places.
 
     `kinds` are those of `saved_arrays`. None for formulas that cannot be traced.
@@ -65,9 +65,9 @@ def generate(formula: Callable, kinds: list[str], places: list[int]) -> Callable
         return None
     names = {g: "g"}
     lines = ["saved = node.saved"] if kinds else []
-    for k, (kind, place, value) in enumerate(zip(kinds, places, values, strict=True)):
+    for k, (kind, position, value) in enumerate(zip(kinds, positions, values, strict=True)):
         name = names[value] = f"v{k}"
-        lines.append(f"{name} = saved[{place}]")
+        lines.append(f"{name} = saved[{position}]")
         if kind == "tensor":
             lines += [
                 f"if {name} is not None:",

@@ -101,7 +101,7 @@ class device:
 
 
 CPU = device("cpu")
-PLACES: dict[str, Any] = {}  # the backends of other devices by their type, see core/backend.py
+DEVICE_BACKENDS: dict[str, Any] = {}  # the backends of other devices by their type, see core/backend.py
 
 
 def set_default_device(device: Any) -> None:
@@ -153,4 +153,4 @@ def check(given: Any) -> device:
 def known(given: Any) -> device:
     """The device an argument names, which may be that of a registered backend; RuntimeError for any other."""
     d = device(given) if given is not None and not isinstance(given, device) else given
-    return d if d is not None and d.type in PLACES else check(d)
+    return d if d is not None and d.type in DEVICE_BACKENDS else check(d)

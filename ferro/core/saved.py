@@ -150,9 +150,9 @@ class SavedTensor:
     @classmethod
     def of(cls, node: Node, index: int) -> SavedTensor:
         """The saved value number `index` of a node."""
-        place = object.__new__(cls)
-        place._node, place._index = node, index
-        return place
+        slot = object.__new__(cls)
+        slot._node, slot._index = node, index
+        return slot
 
     def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
         """Keeps ``pack_hook(tensor)`` from now on instead of the tensor, which ``unpack_hook`` gives back when it is needed."""

@@ -233,7 +233,7 @@ class UntypedStorage(StorageCasts):
                     f"{_name(self)}: Trying to slice with a step of {step}, but only a step of 1 is supported"
                 )
             return type(self)._around(held[start : max(start, stop)])
-        return int(held[place(self, index, len(held))])
+        return int(held[element_index(self, index, len(held))])
 
     def __setitem__(self, index: Any, value: Any) -> None:
         held = self._written()
@@ -244,7 +244,7 @@ class UntypedStorage(StorageCasts):
                 )
             held[index] = _byte(type(self), value, None)
         else:
-            held[place(self, index, len(held))] = _byte(type(self), value, None)
+            held[element_index(self, index, len(held))] = _byte(type(self), value, None)
 
     def fill_(self, value: int) -> Self:
         """Writes one number to every byte."""
@@ -480,7 +480,7 @@ def _byte(cls: type, value: Any, given: Any) -> int:
     )
 
 
-def place(storage: Any, index: Any, size: int) -> int:
+def element_index(storage: Any, index: Any, size: int) -> int:
     """An index of a storage of `size` elements as a number from 0 on."""
     try:
         at = operator.index(index)

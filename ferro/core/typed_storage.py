@@ -10,7 +10,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.dtypes import FOLLOWERS, type_name
 from ferro.core.notices import warn_once
-from ferro.core.storage import StorageCasts, UntypedStorage, place
+from ferro.core.storage import StorageCasts, UntypedStorage, element_index
 
 
 def deprecated(stacklevel: int = 2) -> None:
@@ -166,7 +166,7 @@ class TypedStorage(StorageCasts):
             raise RuntimeError(
                 "slices are only supported in UntypedStorage.__getitem__; of a TypedStorage take untyped()[...]"
             )
-        at = place(self, index, len(self))
+        at = element_index(self, index, len(self))
         return self._part(slice(at, at + 1))[0]
 
     def _part(self, which: slice) -> list:
@@ -175,7 +175,7 @@ class TypedStorage(StorageCasts):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not isinstance(index, slice):
-            index = place(self, index, len(self))
+            index = element_index(self, index, len(self))
         value = elements(value) if isinstance(value, (TypedStorage, UntypedStorage)) else np.asarray(value)
         self._untyped_storage._written()
         elements(self)[index] = value.astype(self.dtype.np)

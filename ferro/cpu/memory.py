@@ -130,9 +130,9 @@ def _set_handler(library: ctypes.CDLL) -> bool:
     if now.name != _NUMPYS.encode() or now.version != 1 or not (now.malloc and now.calloc and now.realloc and now.free):
         raise RuntimeError("the handler of its allocator does not look as NumPy's headers declare it")
     memalign = ctypes.cast(library.memalign, ctypes.c_void_p).value or 0
-    malloc = pages.kept(_malloc_of_lines(now.malloc, memalign), executable=True)
+    malloc = pages.keep(_malloc_of_lines(now.malloc, memalign), executable=True)
     handler = _Handler(_OURS.encode(), 1, now.context, malloc, now.calloc, now.realloc, now.free)
-    kept = pages.kept(bytes(handler) + _CAPSULE + b"\0")
+    kept = pages.keep(bytes(handler) + _CAPSULE + b"\0")
     # A name that is given as a number is not copied into an object of Python's.
     capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
     put(capsule(("PyCapsule_New", ctypes.pythonapi))(kept, kept + ctypes.sizeof(_Handler), None))

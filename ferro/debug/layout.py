@@ -26,13 +26,13 @@ def ordered(edges: dict[int, list[int]], level: dict[int, int], sweeps: int = 4)
     for v, ts in edges.items():
         for t in ts:
             near[t].append(v)
-    place = {v: i - len(layer) / 2 for layer in layers for i, v in enumerate(layer)}
+    position = {v: i - len(layer) / 2 for layer in layers for i, v in enumerate(layer)}
     for sweep in range(sweeps):
         for layer in layers if sweep % 2 == 0 else layers[::-1]:
             if len(layer) > 1:
-                layer.sort(key=lambda v: sum(place[t] for t in near[v]) / len(near[v]) if near[v] else place[v])
+                layer.sort(key=lambda v: sum(position[t] for t in near[v]) / len(near[v]) if near[v] else position[v])
             for i, v in enumerate(layer):
-                place[v] = i - len(layer) / 2
+                position[v] = i - len(layer) / 2
     return layers
 
 

@@ -179,8 +179,8 @@ def _at(name: str, a: Any, index: tuple, shape: tuple) -> str:
     except ValueError:
         fits = False
     if fits:
-        place = index[len(shape) - a.ndim :] if a.ndim else ()
-        return f"{name} = {a[tuple(0 if n == 1 else i for i, n in zip(place, a.shape, strict=True))]} there"
+        there = index[len(shape) - a.ndim :] if a.ndim else ()
+        return f"{name} = {a[tuple(0 if n == 1 else i for i, n in zip(there, a.shape, strict=True))]} there"
     if not a.size or a.dtype.kind == "c":
         return f"{name} of shape {list(a.shape)}"
     return f"{name} of shape {list(a.shape)}, from {np.nanmin(a)} to {np.nanmax(a)}"

@@ -16,7 +16,7 @@ _WRITABLE = mmap.PROT_READ | mmap.PROT_WRITE if sys.platform != "win32" else 0
 _EXECUTABLE = mmap.PROT_READ | mmap.PROT_EXEC if sys.platform != "win32" else 0
 
 
-def kept(data: bytes, executable: bool = False) -> int:
+def keep(data: bytes, executable: bool = False) -> int:
     """Where a copy of the data lies from now on, in pages that no object of Python's owns. OSError if they are refused."""
     library = ctypes.CDLL(None, use_errno=True)
     size = ctypes.c_size_t(len(data))
@@ -38,7 +38,7 @@ def refused() -> str:
     """Why no memory can be made executable in this process; nothing where it can, or where that is not known."""
     if sys.platform == "linux":
         try:
-            kept(b"\xc3", executable=True)
+            keep(b"\xc3", executable=True)
         except OSError as error:
             return str(error.strerror)
     return ""

@@ -106,7 +106,7 @@ def to(
         elif a is not None and not isinstance(a, bool):
             raise TypeError(f"to: expected a dtype, a device or a tensor, got {type(a).__name__}")
     to = None if device is None else _device.known(device)
-    if _device.PLACES and to is not None and to.type != (at := backend.device_of(self._data)).type:
+    if _device.DEVICE_BACKENDS and to is not None and to.type != (at := backend.device_of(self._data)).type:
         self, copy = apply(TO_DEVICE, (self,), (to, at)), False
     if dtype is dtypes.complex32:
         return backend.complex_half(self)

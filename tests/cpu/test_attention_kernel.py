@@ -40,10 +40,10 @@ def formula(q, k, v, g, scale, causal):
 
 
 def arrays(shape, dtype, seed=0):
-    front, rows, columns, width, depth = shape
+    batch, rows, columns, width, depth = shape
     rng = np.random.default_rng(seed)
     sizes = (rows, width), (columns, width), (columns, depth), (rows, depth)
-    return [rng.uniform(-1, 1, (*front, *size)).astype(dtype) for size in sizes]
+    return [rng.uniform(-1, 1, (*batch, *size)).astype(dtype) for size in sizes]
 
 
 def kernels(q, k, v, g, scale, causal):
@@ -106,8 +106,8 @@ def test_nan_stays_in_its_row():
 def test_through_the_function():
     """With gradients, 16-bit numbers, and fewer heads than backward gives to the kernel."""
     attention.usable(np.dtype(np.float32))
-    for front, dtype in (((2, 4), ferro.float32), ((1,), ferro.float32), ((2, 4), ferro.float16)):
-        q, k, v, g = arrays((front, 80, 80, 16, 16), np.float32)
+    for batch, dtype in (((2, 4), ferro.float32), ((1,), ferro.float32), ((2, 4), ferro.float16)):
+        q, k, v, g = arrays((batch, 80, 80, 16, 16), np.float32)
         a, b, c, d = [ferro.tensor(x, dtype=dtype) for x in (q, k, v, g)]
         inputs = [t.requires_grad_() for t in (a, b, c)]
         out = ferro.nn.functional.scaled_dot_product_attention(a, b, c, is_causal=True, scale=0.25)

@@ -62,7 +62,7 @@ def others(x: np.ndarray) -> list[np.ndarray]:
     ]
 
 
-def test_the_fronts_of_elementwise_functions_are_known() -> None:
+def test_the_entries_of_elementwise_functions_are_known() -> None:
     assert {"add", "sub", "mul", "truediv", "maximum", "neg", "relu", "relu_vjp", "sigmoid", "silu_vjp"} <= set(
         ELEMENTWISE
     )

@@ -182,7 +182,7 @@ def test_layer_norm(x: Array, rng: np.random.Generator) -> None:
             np.testing.assert_allclose(a, c, rtol=tolerance, atol=tolerance)
 
 
-def test_what_fronts_do_not_take_is_for_others(x: Array) -> None:
+def test_what_entries_do_not_take_is_for_others(x: Array) -> None:
     for other in (
         x[:, ::2],
         np.broadcast_to(x[:1], x.shape),

@@ -17,7 +17,7 @@ from tests.configuration import with_avx512, with_kernels
 LENGTHS = (*range(1, 36), 47, 63, 64, 65, 103, 127, 128, 129, 511, 512, 513, 1000, 2048, 2049, 5000)
 
 
-def rows_of(n, dtype=np.float32, seed=0):
+def matrix_of(n, dtype=np.float32, seed=0):
     """A matrix large enough for kernels, whose number of rows is no multiple of those that go side by side."""
     rng = np.random.default_rng(seed)
     return rng.uniform(-20, 20, (max(7, SMALL // n + 3) | 1, n)).astype(dtype)
@@ -31,7 +31,7 @@ def close(found, wanted, dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("n", LENGTHS)
 def test_softmax_of_rows_of_any_length(n, dtype):
-    x = rows_of(n, dtype)
+    x = matrix_of(n, dtype)
     wide = x.astype(np.float64)
     e = np.exp(wide - wide.max(1, keepdims=True))
     total = e.sum(1, keepdims=True)
@@ -47,7 +47,7 @@ def test_softmax_of_rows_of_any_length(n, dtype):
 
 @pytest.mark.parametrize("n", [5, 16, 64, 103, 600])
 def test_exceptional_numbers_stay_in_their_row(n):
-    x = rows_of(n)
+    x = matrix_of(n)
     x[0] = -np.inf
     x[1, n - 1] = np.inf
     x[2, n // 2] = np.nan

@@ -324,7 +324,7 @@ def test_numbers_do_not_depend_on_the_number_of_threads(rng: np.random.Generator
 @pytest.mark.parametrize("mode", MODES)
 def test_inputs_need_not_be_contiguous_and_stay_as_they_are(mode: str, rng: np.random.Generator) -> None:
     problem = Problem(rng, mode, 6, 40, 9, 30)
-    straight = results(ferro, problem)
+    direct = results(ferro, problem)
     kept = [a.copy() for a in problem.arrays()]
     turned = [np.asfortranarray(a)[::-1][::-1] for a in problem.arrays()]
     turned[1] = np.repeat(turned[1], 2, -1)[..., ::2]
@@ -342,7 +342,7 @@ def test_inputs_need_not_be_contiguous_and_stay_as_they_are(mode: str, rng: np.r
         def tensor(self, a: Any) -> Any:
             return wrap(a) if isinstance(a, np.ndarray) and a.ndim else ferro.tensor(a)
 
-    for a, b in zip(results(Library(), problem), straight, strict=True):
+    for a, b in zip(results(Library(), problem), direct, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
     for a, b in zip(problem.arrays(), kept, strict=True):
         np.testing.assert_array_equal(a, b)
