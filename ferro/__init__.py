@@ -180,7 +180,9 @@ from ferro.ops.average_pooling import *
 from ferro.ops.bessel import *
 from ferro.ops.binary_entropy import binary_cross_entropy_with_logits
 from ferro.ops.bins import *
+from ferro.ops.choices import *
 from ferro.ops.cholesky import *
+from ferro.ops.combinations import *
 from ferro.ops.comparison import *
 from ferro.ops.complex import *
 from ferro.ops.convolution import *
@@ -189,7 +191,9 @@ from ferro.ops.creation import *
 from ferro.ops.ctc import ctc_loss
 from ferro.ops.data import *
 from ferro.ops.determinants import *
+from ferro.ops.diagonals import *
 from ferro.ops.differences import *
+from ferro.ops.distances import *
 from ferro.ops.dropout import (
     alpha_dropout,
     alpha_dropout_,
@@ -224,6 +228,8 @@ from ferro.ops.least_squares import *
 from ferro.ops.legacy import *
 from ferro.ops.likelihood_losses import poisson_nll_loss
 from ferro.ops.likes import *
+from ferro.ops.logic import *
+from ferro.ops.logsumexp import *
 from ferro.ops.lu import *
 from ferro.ops.margin_losses import (
     cosine_embedding_loss,
@@ -235,6 +241,7 @@ from ferro.ops.masks import *
 from ferro.ops.matrices import *
 from ferro.ops.matrix_chains import *
 from ferro.ops.matrix_functions import *
+from ferro.ops.matrix_norms import *
 from ferro.ops.max_pooling import *
 from ferro.ops.named_windows import *
 from ferro.ops.normalisation import (
@@ -246,11 +253,12 @@ from ferro.ops.normalisation import (
     rms_norm,
 )
 from ferro.ops.norms import *
+from ferro.ops.number_tests import *
 from ferro.ops.order import *
 from ferro.ops.orthogonal import *
 from ferro.ops.padding import *
-from ferro.ops.parts import *
 from ferro.ops.permuting import *
+from ferro.ops.pieces import *
 from ferro.ops.positional import *
 from ferro.ops.positions import *
 from ferro.ops.products import *
@@ -260,7 +268,9 @@ from ferro.ops.random_likes import *
 from ferro.ops.ranges import *
 from ferro.ops.ranges import range_ as range
 from ferro.ops.recurrent import *
+from ferro.ops.recurrent_cells import *
 from ferro.ops.reductions import *
+from ferro.ops.repeating import *
 from ferro.ops.replacements import *
 from ferro.ops.rounding import *
 from ferro.ops.safe import *
@@ -269,6 +279,7 @@ from ferro.ops.scans import *
 from ferro.ops.scattering import *
 from ferro.ops.segments import *
 from ferro.ops.shape import *
+from ferro.ops.slices import *
 from ferro.ops.softmax import log_softmax, softmax
 from ferro.ops.solving import *
 from ferro.ops.special import *
@@ -276,12 +287,16 @@ from ferro.ops.spectral import *
 from ferro.ops.spectrogram import *
 from ferro.ops.statistics import *
 from ferro.ops.storage import from_file, is_same_size, is_storage
+from ferro.ops.strided_views import *
 from ferro.ops.structure import *
 from ferro.ops.sums_of_products import *
 from ferro.ops.transposed_convolution import *
 from ferro.ops.trigonometric import *
+from ferro.ops.truths import *
+from ferro.ops.turning import *
 from ferro.ops.uninitialised import *
 from ferro.ops.unique import *
+from ferro.ops.variance import *
 from ferro.ops.vector_products import *
 from ferro.overrides import DisableTorchFunctionSubclass
 from ferro.printing import get_printoptions, set_printoptions

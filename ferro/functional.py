@@ -29,7 +29,9 @@ from ferro.ops.bessel import (
     spherical_j_of_order,
 )
 from ferro.ops.bins import *
+from ferro.ops.choices import *
 from ferro.ops.cholesky import *
+from ferro.ops.combinations import *
 from ferro.ops.comparison import *
 from ferro.ops.complex import *
 from ferro.ops.complex import as_complex
@@ -41,7 +43,10 @@ from ferro.ops.ctc import ctc_occupancy, ctc_vjp
 from ferro.ops.data import *
 from ferro.ops.determinants import *
 from ferro.ops.determinants import cofactors
+from ferro.ops.diagonals import *
+from ferro.ops.diagonals import diagonal_put
 from ferro.ops.differences import *
+from ferro.ops.distances import *
 from ferro.ops.eigenvalues import eig_factors, eigh_factors
 from ferro.ops.einsum import *
 from ferro.ops.einsum import contract
@@ -65,7 +70,6 @@ from ferro.ops.interpolation import resample, resample_spread
 from ferro.ops.items import *
 from ferro.ops.items import index_get, index_put_at, index_spread
 from ferro.ops.joining import *
-from ferro.ops.joining import repeat
 from ferro.ops.ldl import ldl_below, ldl_blocks, ldl_exchanges, ldl_multipliers
 from ferro.ops.least_squares import *
 from ferro.ops.least_squares import pseudo_inverse
@@ -73,6 +77,8 @@ from ferro.ops.likes import *
 from ferro.ops.likes import new_zeros
 from ferro.ops.linear import linear
 from ferro.ops.linear_entropy import cross_entropy_again
+from ferro.ops.logic import *
+from ferro.ops.logsumexp import *
 from ferro.ops.lu import *
 from ferro.ops.lu import lu_packed_solve, swap_rows
 from ferro.ops.masks import *
@@ -80,35 +86,29 @@ from ferro.ops.masks import masked_spread
 from ferro.ops.matrices import *
 from ferro.ops.matrix_chains import *
 from ferro.ops.matrix_functions import *
+from ferro.ops.matrix_norms import *
 from ferro.ops.named_windows import *
 from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
 from ferro.ops.norms import *
 from ferro.ops.norms import vector_norm
+from ferro.ops.number_tests import *
 from ferro.ops.order import *
 from ferro.ops.orthogonal import *
 from ferro.ops.orthogonal import qr_factors
 from ferro.ops.padding import *
 from ferro.ops.padding import constant_pad
-from ferro.ops.parts import *
-from ferro.ops.parts import (
-    as_strided_add,
-    as_strided_put,
-    as_strided_read,
-    diagonal_put,
-    slice_get,
-    slice_place,
-    slice_put,
-    windows,
-    windows_add,
-)
 from ferro.ops.permuting import *
+from ferro.ops.pieces import *
 from ferro.ops.polynomials import gegenbauer, gegenbauer_pair, hermite_polynomial_h, hermite_polynomial_he, laguerre
 from ferro.ops.positions import *
 from ferro.ops.products import *
 from ferro.ops.quantiles import *
 from ferro.ops.ranges import *
-from ferro.ops.recurrent import gru_one_vjp, gru_steps_vjp, lstm_one_vjp, lstm_steps_vjp, rnn_steps_vjp
+from ferro.ops.recurrent_cells import gru_one_vjp, lstm_one_vjp
+from ferro.ops.recurrent_steps import gru_steps_vjp, lstm_steps_vjp, rnn_steps_vjp
 from ferro.ops.reductions import *
+from ferro.ops.repeating import *
+from ferro.ops.repeating import repeat
 from ferro.ops.replacements import *
 from ferro.ops.rounding import *
 from ferro.ops.scans import *
@@ -116,6 +116,8 @@ from ferro.ops.scans import affine_scan, cumprod_others, cumsum_vjp, picked_sum,
 from ferro.ops.scattering import *
 from ferro.ops.scattering import gather_spread, prod_once
 from ferro.ops.shape import *
+from ferro.ops.slices import *
+from ferro.ops.slices import slice_get, slice_place, slice_put
 from ferro.ops.sliding import col2im, im2col
 from ferro.ops.softmax import *
 from ferro.ops.softmax import log_softmax_vjp, softmax_vjp
@@ -128,15 +130,20 @@ from ferro.ops.spectral import *
 from ferro.ops.spectral import nuclear_norm_of, polar_factor, svd_factors, svdvals
 from ferro.ops.spectrogram import *
 from ferro.ops.statistics import *
+from ferro.ops.strided_views import *
+from ferro.ops.strided_views import as_strided_add, as_strided_put, as_strided_read, windows, windows_add
 from ferro.ops.structure import *
 from ferro.ops.structure import cast
 from ferro.ops.sums_of_products import *
 from ferro.ops.transposed_convolution import *
 from ferro.ops.trigonometric import *
 from ferro.ops.trigonometric import cos_vjp, sin_vjp, tanh_vjp
+from ferro.ops.truths import *
+from ferro.ops.turning import *
 from ferro.ops.uninitialised import *
 from ferro.ops.unique import *
 from ferro.ops.unpooling import pool_gather, pool_scatter
+from ferro.ops.variance import *
 from ferro.ops.vector_products import *
 
 __all__ = [name for name in dir() if not name.startswith("_")]

@@ -5,6 +5,7 @@ from ferro.ops.cholesky import cholesky_ex
 from ferro.ops.cholesky import linalg_cholesky as cholesky
 from ferro.ops.determinants import det
 from ferro.ops.determinants import linalg_slogdet as slogdet
+from ferro.ops.diagonals import matrix_diagonal as diagonal
 from ferro.ops.eigenvalues import eig, eigh, eigvals, eigvalsh
 from ferro.ops.ldl import ldl_factor, ldl_factor_ex, ldl_solve
 from ferro.ops.least_squares import lstsq, matrix_rank, pinv
@@ -14,11 +15,11 @@ from ferro.ops.lu import lu_factor, lu_factor_ex
 from ferro.ops.matrix_chains import multi_dot
 from ferro.ops.matrix_functions import linalg_vander as vander
 from ferro.ops.matrix_functions import matrix_exp
-from ferro.ops.norms import cond, matrix_norm, vector_norm
-from ferro.ops.norms import linalg_norm as norm
+from ferro.ops.matrix_norms import cond, matrix_norm
+from ferro.ops.matrix_norms import linalg_norm as norm
+from ferro.ops.norms import vector_norm
 from ferro.ops.orthogonal import householder_product
 from ferro.ops.orthogonal import linalg_qr as qr
-from ferro.ops.parts import matrix_diagonal as diagonal
 from ferro.ops.products import matmul
 from ferro.ops.solving import inv_ex, matrix_power, solve, solve_ex, solve_triangular
 from ferro.ops.solving import inverse as inv

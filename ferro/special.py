@@ -19,6 +19,7 @@ from ferro.ops.bessel import (
     spherical_bessel_j0,
 )
 from ferro.ops.exponential import exp2, expit, expm1, log1p, logit, xlogy
+from ferro.ops.logsumexp import logsumexp
 from ferro.ops.polynomials import (
     chebyshev_polynomial_t,
     chebyshev_polynomial_u,
@@ -33,7 +34,6 @@ from ferro.ops.polynomials import (
     shifted_chebyshev_polynomial_v,
     shifted_chebyshev_polynomial_w,
 )
-from ferro.ops.reductions import logsumexp
 from ferro.ops.rounding import round
 from ferro.ops.softmax import log_softmax, softmax
 from ferro.ops.special import (

@@ -19,7 +19,7 @@ IN_FORMULAS: dict[str, int] = {}
 ON_DATA: dict[str, int] = {
     "new_tensors": 1,
     "ctc": 2,
-    "joining": 1,
+    "repeating": 1,
     "linear_entropy": 1,
     "mistakes": 1,
     "multihead": 1,

@@ -48,6 +48,7 @@ from ferro.ops.average_pooling import avg_pool1d, avg_pool2d, avg_pool3d, lp_poo
 from ferro.ops.binary_entropy import binary_cross_entropy, binary_cross_entropy_with_logits
 from ferro.ops.convolution import conv1d, conv2d, conv3d, conv_tbc
 from ferro.ops.ctc import ctc_loss
+from ferro.ops.distances import cosine_similarity, pairwise_distance, pdist
 from ferro.ops.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_bag, one_hot
@@ -86,7 +87,7 @@ from ferro.ops.max_pooling import (
 from ferro.ops.multihead import multi_head_attention_forward
 from ferro.ops.normalisation import batch_norm, instance_norm, layer_norm, local_response_norm, rms_norm
 from ferro.ops.normalisation import functional_group_norm as group_norm
-from ferro.ops.norms import cosine_similarity, normalize, pairwise_distance, pdist
+from ferro.ops.norms import normalize
 from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
 from ferro.ops.positional import native_channel_shuffle
 from ferro.ops.sliding import fold, unfold

@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from ferro.autograd.grad_mode import no_grad
-from ferro.ops.comparison import where
+from ferro.ops.choices import where
 from ferro.ops.uninitialised import empty_like
 from ferro.tensor import Tensor
 

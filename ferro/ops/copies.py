@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ferro.core.arguments import into, one_dim
 from ferro.core.layout import contiguous_format
 from ferro.core.signatures import MARGIN, OUT_LINE, DerivedSignature, text_of
-from ferro.ops import complex, expanding, parts, permuting, shape
+from ferro.ops import complex, diagonals, expanding, permuting, pieces, shape, slices, strided_views
 from ferro.ops.structure import clone
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def slice_copy(
     return into("slice_copy", out, _clone(input[(slice(None),) * dim + (slice(start, end, step),)]))
 
 
-as_strided_copy, diagonal_copy = _copying(parts.as_strided), _copying(parts.diagonal)
-narrow_copy = _copying(parts.narrow)
-select_copy, split_copy = _copying(parts.select), _copying(parts.split)
-split_with_sizes_copy = _copying(parts.split_with_sizes)
-unbind_copy, unfold_copy = _copying(parts.unbind), _copying(parts.unfold)
+as_strided_copy, diagonal_copy = _copying(strided_views.as_strided), _copying(diagonals.diagonal)
+narrow_copy = _copying(slices.narrow)
+select_copy, split_copy = _copying(slices.select), _copying(pieces.split)
+split_with_sizes_copy = _copying(pieces.split_with_sizes)
+unbind_copy, unfold_copy = _copying(pieces.unbind), _copying(strided_views.unfold)
 expand_copy, permute_copy, squeeze_copy = (
     _copying(expanding.expand),
     _copying(permuting.permute),

@@ -16,7 +16,7 @@ from ferro.core.looped import by_slices
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import floating
-from ferro.ops.comparison import where
+from ferro.ops.choices import where
 from ferro.ops.entropy import reduction_of
 from ferro.ops.exponential import exp
 

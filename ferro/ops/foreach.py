@@ -20,7 +20,7 @@ from typing import Any
 
 from ferro.core import dtypes
 from ferro.core.base import TensorBase
-from ferro.ops.comparison import maximum, minimum
+from ferro.ops.choices import maximum, minimum
 from ferro.ops.data import tensor
 from ferro.ops.norms import vector_norm
 

@@ -13,8 +13,8 @@ from ferro.core.dtypes import FROM_NUMPY, INEXACT
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.creation import finish
 from ferro.ops.fourier_operations import _one_dim
-from ferro.ops.joining import roll
 from ferro.ops.structure import clone
+from ferro.ops.turning import roll
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

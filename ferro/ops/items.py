@@ -25,8 +25,8 @@ from ferro.core.views import viewed
 from ferro.ops.filling import COPY, fits, number
 from ferro.ops.indexing import INT64, bools, in_bounds, ints, on_expanded
 from ferro.ops.masks import FILLED_EXPANDED, MASKED_FILL, MASKED_SELECT, write_filled
-from ferro.ops.parts import SLICE
 from ferro.ops.shape import RESHAPE
+from ferro.ops.slices import SLICE
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

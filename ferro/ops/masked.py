@@ -13,8 +13,9 @@ from ferro.core.backend import xp_of
 from ferro.core.base import wrap
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops import exponential, extrema, masks, norms, order, positions, reductions, scans
+from ferro.ops import logsumexp as _logsumexp
 from ferro.ops import softmax as _softmax
-from ferro.ops.comparison import maximum
+from ferro.ops.choices import maximum
 from ferro.ops.reductions import cast
 
 if TYPE_CHECKING:
@@ -302,7 +303,7 @@ def logsumexp(
     """log sum exp(x) over the dimensions `dim` of the elements where the mask is true; -inf where there are none."""
     x = _filled("logsumexp", input, mask, LOW)
     dims = many_dims("masked.logsumexp", x._data.ndim, dim)
-    return cast(reductions.logsumexp(x, dims, keepdim), _dtype(input, dtype))
+    return cast(_logsumexp.logsumexp(x, dims, keepdim), _dtype(input, dtype))
 
 
 def logaddexp(

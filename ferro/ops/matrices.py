@@ -14,8 +14,9 @@ from ferro.core.casting import in_full_precision
 from ferro.core.inplace import in_place
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.parts import DIAGONAL, as_strided, diagonal
+from ferro.ops.diagonals import DIAGONAL, diagonal
 from ferro.ops.shape import reshape
+from ferro.ops.strided_views import as_strided
 from ferro.ops.strides import CONTIGUOUS, storage_offset, stride
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ferro.core.apply import promote
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.comparison import both_operands
+from ferro.ops.choices import both_operands
 from ferro.ops.expanding import broadcast_shapes, expand
 from ferro.ops.masks import masked_scatter, masked_select
 

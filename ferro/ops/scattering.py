@@ -25,8 +25,8 @@ from ferro.ops.expanding import EXPAND
 from ferro.ops.filling import number
 from ferro.ops.gathering import TWO, apply_at, index_dim
 from ferro.ops.indexing import INT64, ints, source_arguments
-from ferro.ops.parts import SLICE
 from ferro.ops.shape import RESHAPE
+from ferro.ops.slices import SLICE
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

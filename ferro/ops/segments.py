@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import type_name
 from ferro.ops.bins import searchsorted
-from ferro.ops.comparison import where
+from ferro.ops.choices import where
 from ferro.ops.creation import full, zeros
 from ferro.ops.indexing import index_add
 from ferro.ops.joining import cat

@@ -16,9 +16,9 @@ from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.complex import view_as_real
 from ferro.ops.fourier_operations import fft_c2c, fft_c2r, fft_r2c, numbers_of
 from ferro.ops.padding import constant_pad, pad
-from ferro.ops.parts import windows, windows_add
 from ferro.ops.permuting import transpose
 from ferro.ops.shape import reshape
+from ferro.ops.strided_views import windows, windows_add
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -16,15 +16,16 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
 from ferro.core.looped import by_slices
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.comparison import clamp
+from ferro.ops.choices import clamp
 from ferro.ops.complex import complex as make_complex
 from ferro.ops.complex import imag, real
+from ferro.ops.diagonals import diagonal
 from ferro.ops.differences import diff
 from ferro.ops.joining import cat
-from ferro.ops.parts import diagonal, narrow
 from ferro.ops.permuting import transpose
 from ferro.ops.products import matmul
 from ferro.ops.shape import reshape
+from ferro.ops.slices import narrow
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

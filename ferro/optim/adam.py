@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from ferro.core.base import bump
 from ferro.cpu.kernels.optim import adam_step
-from ferro.ops.comparison import maximum
+from ferro.ops.choices import maximum
 from ferro.tensor import Tensor
 
 from .fused import arrays_to_change

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ferro.ops.comparison import maximum
+from ferro.ops.choices import maximum
 from ferro.tensor import Tensor
 
 from .optimizer import Params

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ferro.ops.comparison import where
+from ferro.ops.choices import where
 from ferro.ops.creation import full_like
 from ferro.tensor import Tensor
 

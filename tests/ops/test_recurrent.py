@@ -13,7 +13,7 @@ from ferro.core.base import wrap
 from ferro.cpu import recurrent as arrays
 from ferro.cpu.kernels import recurrent as kernels
 from ferro.native.readiness import get
-from ferro.ops import recurrent
+from ferro.ops import recurrent_steps as recurrent
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to compare with", exc_type=ImportError)
 

@@ -7,7 +7,8 @@ import warnings
 from typing import Any
 
 from ferro.core.casting import asked
-from ferro.ops.recurrent import GATES, layers
+from ferro.ops.recurrent import layers
+from ferro.ops.recurrent_steps import GATES
 from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 

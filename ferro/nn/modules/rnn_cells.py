@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ferro.ops.recurrent import cell
+from ferro.ops.recurrent_cells import cell
 from ferro.ops.uninitialised import empty
 from ferro.tensor import Tensor
 
