@@ -137,7 +137,9 @@ def _machine_code() -> dict[str, str]:
     for part, files in {"functions of arrays": entries.FILES.values(), "tape": (recorder.FILE,)}.items():
         there = all(file.code is not None for file in files)
         found[part] = "on" if there else "off: it was not on disk, or could not be loaded, when this process began"
-    if not TABLE.any():
+    if not recorder.WANTED:
+        found["tape"] = "off: FERRO_TAPE=python"
+    elif not TABLE.any():
         found["tape"] = f"off: {'; '.join(notices().get('machine code of the tape', ()))}"
     return found
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ferro.native import isa, readiness
+from ferro.native import isa, readiness, recorder
 from ferro.native.loader import SUPPORTED
 
 KERNELS = readiness.MODE != "off"
 
 with_kernels = pytest.mark.skipif(not KERNELS, reason="FERRO_KERNELS=off: NumPy answers")
 with_machine_code = pytest.mark.skipif(not (SUPPORTED and KERNELS), reason="no machine code in this process")
+with_machine_recorder = pytest.mark.skipif(
+    not (SUPPORTED and KERNELS and recorder.WANTED), reason="the tape is Python in this process"
+)
 with_avx512 = pytest.mark.skipif(
     not (isa.has_avx512() and KERNELS), reason="the kernels are for processors with AVX-512"
 )

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -13,17 +17,16 @@ import pytest
 
 import ferro
 from ferro.core import apply as applying
-from ferro.core import views
 from ferro.core.base import View
 from ferro.core.node import MultiNode, Node, OutputRef
 from ferro.core.op import OPS
 from ferro.core.provenance import line_of
+from ferro.native import recorder
 from ferro.native.entries import fallback
-from tests.configuration import with_machine_code
+from tests.configuration import with_machine_recorder
 
-pytestmark = with_machine_code
-FUNCTIONS = {name: getattr(applying, name) for name in ("unary", "binary", "joined", "apply")}
-FUNCTIONS |= {name: getattr(views, name) for name in ("viewed", "parted")}
+pytestmark = with_machine_recorder
+FUNCTIONS = recorder.STANDING
 
 
 def leaf(*shape: int) -> Any:
@@ -95,10 +98,10 @@ def described(value: Any, seen: dict[int, int]) -> Any:
     if isinstance(value, Node):
         known = {name: described(getattr(value, name), seen) for name in ("edges", "saved", "shape")}
         known |= {
-            "plan": id(value.plan),
+            "plan": (value.plan.op.name, value.plan.mask, value.plan is value.plan.op.plans[value.plan.mask]),
             "dtype": str(value.dtype),
             "meta": type(value.meta).__name__,
-            "kind": type(value),
+            "kind": type(value).__name__,
         }
         known["guards"] = None if value.meta is None else [g[1:] for g in value.meta.guards]
         known["line"] = None if value.location is None else (value.location[0].co_filename, line_of(value.location))
@@ -112,19 +115,14 @@ def described(value: Any, seen: dict[int, int]) -> Any:
         about = None
         if view is not None:
             about = [described(getattr(view, n), seen) for n in ("base", "stamp", "tangent_stamp", "creation", "dual")]
-            about += [
-                bool(view.born),
-                len(view.steps),
-                [s[1:] for s in view.steps],
-                type(view.under),
-                type(view.detached),
-            ]
+            about += [bool(view.born), len(view.steps), [s[1:] for s in view.steps]]
+            about += [type(view.under).__name__, type(view.detached).__name__]
             about += [view.location and (view.location[0].co_filename, line_of(view.location))]
         else:
-            about = (type(value._meta), str(value._meta) if value._meta is not None else None)
+            about = (type(value._meta).__name__, str(value._meta) if value._meta is not None else None)
         counter = value._counter
         history = described(value._node, seen) if isinstance(value._node, (Node, OutputRef)) else str(type(value._node))
-        return (type(value), value.tolist(), str(value.dtype), history, about, counter and counter.n)
+        return (type(value).__name__, value.tolist(), str(value.dtype), history, about, counter and counter.n)
     return str(type(value))
 
 
@@ -141,6 +139,13 @@ def outcome(function: Any, arguments: tuple, inputs: list) -> Any:
     return described(found, {id(x): k for k, x in enumerate(inputs)})
 
 
+def test_every_version_in_machine_code_stands_before_its_function() -> None:
+    assert set(FUNCTIONS) == {name for names in recorder.VERSIONS.values() for name in names}
+    assert all(getattr(applying, name) is FUNCTIONS[name] for name in ("unary", "binary", "joined", "apply"))
+    with pytest.raises(LookupError, match="arguments_of has no version in machine code"):
+        recorder.accelerated(arguments_of)
+
+
 @pytest.mark.parametrize("kind", INPUTS)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("recording", [True, False])
@@ -154,6 +159,43 @@ def test_machine_code_leaves_what_python_leaves(call: str, kind: str, recording:
         fallback(function)(*arguments)  # makes the plan and the version counter
         expected, found = [outcome(f, arguments, inputs) for f in (fallback(function), function)]
     assert found == expected
+
+
+def report() -> dict[str, Any]:
+    """What every call leaves in this process, who makes the calls, and who computes."""
+    found = {}
+    for call in CALLS:
+        for kind, make in INPUTS.items():
+            for recording in (True, False):
+                x = make()
+                function, arguments = arguments_of(call, x)
+                with ferro.set_grad_enabled(recording):
+                    library(function, arguments)  # makes the plan and the version counter
+                    found[f"{call}, {kind}, {recording}"] = outcome(function, arguments, [x])
+    tape = {name: type(function).__name__ for name, function in FUNCTIONS.items()}
+    code = ferro.show_config("dicts")["machine code"]
+    return {"found": found, "tape": tape, "entry": type(OPS["add"].direct).__name__, "code": code}
+
+
+def test_a_switch_takes_off_the_recorder_alone() -> None:
+    program = "import json, tests.core.test_recorder as t; print(json.dumps(t.report()))"
+    folder = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(folder), "FERRO_TAPE": "python"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=250, check=True
+    )
+    other, here = json.loads(done.stdout), json.loads(json.dumps(report()))
+    assert set(other["tape"].values()) == {"function"}
+    assert set(here["tape"].values()) == {"builtin_function_or_method"}
+    assert other["entry"] == here["entry"] == "builtin_function_or_method"
+    assert other["code"] == {**here["code"], "tape": "off: FERRO_TAPE=python"}
+    assert other["found"] == here["found"]
+
+
+def test_an_unknown_recorder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FERRO_TAPE", "mchine")
+    with pytest.raises(ValueError, match="FERRO_TAPE is 'mchine'; it may be 'machine' or 'python'"):
+        recorder._is_wanted()
 
 
 @pytest.mark.parametrize("kind", INPUTS)

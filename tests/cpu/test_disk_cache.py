@@ -327,6 +327,6 @@ def test_numbas_damaged_cache_costs_time_only(tmp_path):
 @pytest.mark.timeout(900)
 def test_with_an_empty_cache_what_is_waited_for_is_made_at_import(tmp_path):
     program = "import ferro; x = ferro.ones(2, requires_grad=True); x.exp().sum().backward(); print(ferro.show_config('dicts'))"
-    found = run_python(program, 800, FERRO_KERNELS="wait", FERRO_CACHE_DIR=str(tmp_path))
+    found = run_python(program, 800, FERRO_KERNELS="wait", FERRO_TAPE="", FERRO_CACHE_DIR=str(tmp_path))
     assert "'functions of arrays': 'on', 'tape': 'on'" in found
     assert any(tmp_path.iterdir())
