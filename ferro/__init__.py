@@ -194,33 +194,28 @@ from ferro.ops.determinants import *
 from ferro.ops.diagonals import *
 from ferro.ops.differences import *
 from ferro.ops.distances import *
-from ferro.ops.dropout import (
-    alpha_dropout,
-    alpha_dropout_,
-    dropout,
-    dropout_,
-    feature_alpha_dropout,
-    feature_alpha_dropout_,
-    feature_dropout,
-    feature_dropout_,
-    native_dropout,
-)
+from ferro.ops.division import *
+from ferro.ops.dropout import alpha_dropout, alpha_dropout_, dropout, dropout_, native_dropout
 from ferro.ops.einsum import *
-from ferro.ops.einsum import bilinear
 from ferro.ops.embedding import embedding, embedding_renorm_
 from ferro.ops.entropy import kl_div
 from ferro.ops.exchange import *
 from ferro.ops.expanding import *
 from ferro.ops.exponential import *
 from ferro.ops.extrema import *
+from ferro.ops.feature_dropout import feature_alpha_dropout, feature_alpha_dropout_, feature_dropout, feature_dropout_
 from ferro.ops.filling import *
+from ferro.ops.flat_positions import *
 from ferro.ops.foreach import *
+from ferro.ops.fused_arithmetic import *
 from ferro.ops.gamma_samples import dirichlet_grad as _dirichlet_grad
 from ferro.ops.gamma_samples import sample_dirichlet as _sample_dirichlet
 from ferro.ops.gamma_samples import standard_gamma as _standard_gamma
 from ferro.ops.gamma_samples import standard_gamma_grad as _standard_gamma_grad
 from ferro.ops.gathering import *
 from ferro.ops.grids import affine_grid_generator, grid_sampler, grid_sampler_2d, grid_sampler_3d
+from ferro.ops.hyperbolic import *
+from ferro.ops.index_reduce import *
 from ferro.ops.indexing import *
 from ferro.ops.items import *
 from ferro.ops.joining import *
@@ -230,6 +225,7 @@ from ferro.ops.likelihood_losses import poisson_nll_loss
 from ferro.ops.likes import *
 from ferro.ops.logic import *
 from ferro.ops.logsumexp import *
+from ferro.ops.low_rank import *
 from ferro.ops.lu import *
 from ferro.ops.margin_losses import (
     cosine_embedding_loss,
@@ -244,6 +240,7 @@ from ferro.ops.matrix_functions import *
 from ferro.ops.matrix_norms import *
 from ferro.ops.max_pooling import *
 from ferro.ops.named_windows import *
+from ferro.ops.nonzero import *
 from ferro.ops.normalisation import (
     group_norm,
     layer_norm,
@@ -277,8 +274,11 @@ from ferro.ops.safe import *
 from ferro.ops.sampling import *
 from ferro.ops.scans import *
 from ferro.ops.scattering import *
+from ferro.ops.searching import *
 from ferro.ops.segments import *
+from ferro.ops.selection import *
 from ferro.ops.shape import *
+from ferro.ops.signs import *
 from ferro.ops.slices import *
 from ferro.ops.softmax import log_softmax, softmax
 from ferro.ops.solving import *
@@ -290,7 +290,10 @@ from ferro.ops.storage import from_file, is_same_size, is_storage
 from ferro.ops.strided_views import *
 from ferro.ops.structure import *
 from ferro.ops.sums_of_products import *
+from ferro.ops.tensor_products import *
+from ferro.ops.tensor_products import bilinear
 from ferro.ops.transposed_convolution import *
+from ferro.ops.triangles import *
 from ferro.ops.trigonometric import *
 from ferro.ops.truths import *
 from ferro.ops.turning import *

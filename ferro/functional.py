@@ -47,6 +47,7 @@ from ferro.ops.diagonals import *
 from ferro.ops.diagonals import diagonal_put
 from ferro.ops.differences import *
 from ferro.ops.distances import *
+from ferro.ops.division import *
 from ferro.ops.eigenvalues import eig_factors, eigh_factors
 from ferro.ops.einsum import *
 from ferro.ops.einsum import contract
@@ -60,10 +61,15 @@ from ferro.ops.exponential import log1p_complex, sigmoid_vjp
 from ferro.ops.extrema import *
 from ferro.ops.extrema import tie_weights, value_gather, value_scatter
 from ferro.ops.filling import *
+from ferro.ops.flat_positions import *
 from ferro.ops.fourier_operations import fft_bins, fft_c2c, fft_c2r, fft_r2c
+from ferro.ops.fused_arithmetic import *
 from ferro.ops.gamma_samples import dirichlet_grad, standard_gamma_grad
 from ferro.ops.gathering import *
 from ferro.ops.grids import grid_slopes, sample_taps, spread_taps, tap_weights, weigh_taps
+from ferro.ops.hyperbolic import *
+from ferro.ops.hyperbolic import tanh_vjp
+from ferro.ops.index_reduce import *
 from ferro.ops.indexing import *
 from ferro.ops.indexing import select_spread
 from ferro.ops.interpolation import resample, resample_spread
@@ -79,6 +85,7 @@ from ferro.ops.linear import linear
 from ferro.ops.linear_entropy import cross_entropy_again
 from ferro.ops.logic import *
 from ferro.ops.logsumexp import *
+from ferro.ops.low_rank import *
 from ferro.ops.lu import *
 from ferro.ops.lu import lu_packed_solve, swap_rows
 from ferro.ops.masks import *
@@ -88,6 +95,7 @@ from ferro.ops.matrix_chains import *
 from ferro.ops.matrix_functions import *
 from ferro.ops.matrix_norms import *
 from ferro.ops.named_windows import *
+from ferro.ops.nonzero import *
 from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
 from ferro.ops.norms import *
 from ferro.ops.norms import vector_norm
@@ -99,6 +107,7 @@ from ferro.ops.padding import *
 from ferro.ops.padding import constant_pad
 from ferro.ops.permuting import *
 from ferro.ops.pieces import *
+from ferro.ops.polar import nuclear_norm_of, polar_factor
 from ferro.ops.polynomials import gegenbauer, gegenbauer_pair, hermite_polynomial_h, hermite_polynomial_he, laguerre
 from ferro.ops.positions import *
 from ferro.ops.products import *
@@ -115,19 +124,22 @@ from ferro.ops.scans import *
 from ferro.ops.scans import affine_scan, cumprod_others, cumsum_vjp, picked_sum, prod_others, shift
 from ferro.ops.scattering import *
 from ferro.ops.scattering import gather_spread, prod_once
+from ferro.ops.searching import *
+from ferro.ops.selection import *
 from ferro.ops.shape import *
+from ferro.ops.signs import *
 from ferro.ops.slices import *
 from ferro.ops.slices import slice_get, slice_place, slice_put
 from ferro.ops.sliding import col2im, im2col
 from ferro.ops.softmax import *
 from ferro.ops.softmax import log_softmax_vjp, softmax_vjp
 from ferro.ops.solving import *
-from ferro.ops.solving import inv_ex, solve_lu, solve_tri
+from ferro.ops.solving import inv_ex, solve_lu
 from ferro.ops.sparse_products import sampled_mm, sparse_mm
 from ferro.ops.special import *
 from ferro.ops.special import erfcx, xlog1py, zeta
 from ferro.ops.spectral import *
-from ferro.ops.spectral import nuclear_norm_of, polar_factor, svd_factors, svdvals
+from ferro.ops.spectral import svd_factors, svdvals
 from ferro.ops.spectrogram import *
 from ferro.ops.statistics import *
 from ferro.ops.strided_views import *
@@ -135,9 +147,12 @@ from ferro.ops.strided_views import as_strided_add, as_strided_put, as_strided_r
 from ferro.ops.structure import *
 from ferro.ops.structure import cast
 from ferro.ops.sums_of_products import *
+from ferro.ops.tensor_products import *
 from ferro.ops.transposed_convolution import *
+from ferro.ops.triangles import *
+from ferro.ops.triangles import solve_tri
 from ferro.ops.trigonometric import *
-from ferro.ops.trigonometric import cos_vjp, sin_vjp, tanh_vjp
+from ferro.ops.trigonometric import cos_vjp, sin_vjp
 from ferro.ops.truths import *
 from ferro.ops.turning import *
 from ferro.ops.uninitialised import *

@@ -21,11 +21,12 @@ from ferro.ops.norms import vector_norm
 from ferro.ops.orthogonal import householder_product
 from ferro.ops.orthogonal import linalg_qr as qr
 from ferro.ops.products import matmul
-from ferro.ops.solving import inv_ex, matrix_power, solve, solve_ex, solve_triangular
+from ferro.ops.solving import inv_ex, matrix_power, solve, solve_ex
 from ferro.ops.solving import inverse as inv
 from ferro.ops.spectral import linalg_svd as svd
 from ferro.ops.spectral import svdvals
 from ferro.ops.tensor_equations import tensorinv, tensorsolve
+from ferro.ops.triangles import solve_triangular
 from ferro.ops.vector_products import linalg_cross as cross
 from ferro.ops.vector_products import vecdot
 

@@ -29,9 +29,9 @@ ON_DATA: dict[str, int] = {
 # (what asks is about memory: where it lies, or that a batch has several slices)
 ASKING: dict[str, int] = {
     "activations": 1,
-    "bins": 1,
+    "searching": 1,
     "new_tensors": 1,
-    "items": 1,
+    "keys": 1,
     "max_pooling": 1,
     "gathering": 1,
     "random": 1,

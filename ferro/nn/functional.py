@@ -49,11 +49,11 @@ from ferro.ops.binary_entropy import binary_cross_entropy, binary_cross_entropy_
 from ferro.ops.convolution import conv1d, conv2d, conv3d, conv_tbc
 from ferro.ops.ctc import ctc_loss
 from ferro.ops.distances import cosine_similarity, pairwise_distance, pdist
-from ferro.ops.dropout import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d, feature_alpha_dropout
-from ferro.ops.einsum import bilinear
+from ferro.ops.dropout import alpha_dropout, dropout
 from ferro.ops.embedding import embedding, embedding_bag, one_hot
 from ferro.ops.entropy import cross_entropy, kl_div, nll_loss
 from ferro.ops.exponential import sigmoid
+from ferro.ops.feature_dropout import dropout1d, dropout2d, dropout3d, feature_alpha_dropout
 from ferro.ops.fractional_pooling import (
     fractional_max_pool2d,
     fractional_max_pool2d_with_indices,
@@ -62,6 +62,7 @@ from ferro.ops.fractional_pooling import (
 )
 from ferro.ops.grids import affine_grid, grid_sample
 from ferro.ops.grouped import grouped_mm
+from ferro.ops.hyperbolic import tanh
 from ferro.ops.interpolation import interpolate, upsample, upsample_bilinear, upsample_nearest
 from ferro.ops.label_losses import multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss
 from ferro.ops.likelihood_losses import gaussian_nll_loss, poisson_nll_loss
@@ -92,8 +93,8 @@ from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuff
 from ferro.ops.positional import native_channel_shuffle
 from ferro.ops.sliding import fold, unfold
 from ferro.ops.softmax import gumbel_softmax, log_softmax, softmax, softmin
+from ferro.ops.tensor_products import bilinear
 from ferro.ops.transposed_convolution import conv_transpose1d, conv_transpose2d, conv_transpose3d
-from ferro.ops.trigonometric import tanh
 from ferro.ops.unpooling import max_unpool1d, max_unpool2d, max_unpool3d
 
 from . import grad

@@ -17,7 +17,8 @@ from ferro.core.samples import Arg, Sample, declare
 from ferro.linalg_errors import LinAlgError, Refused, raise_first
 from ferro.ops.matrix_arguments import batches, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint, matmul
-from ferro.ops.solving import regular, solve_tri
+from ferro.ops.solving import regular
+from ferro.ops.triangles import solve_tri
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

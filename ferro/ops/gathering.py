@@ -15,7 +15,7 @@ from ferro.core.layout import DENSE
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.expanding import EXPAND, broadcast_shapes
-from ferro.ops.indexing import INT32, INT64, in_bounds, ints, written
+from ferro.ops.index_arguments import INT32, INT64, in_bounds, ints, written
 from ferro.ops.likes import new_zeros
 from ferro.ops.shape import flatten
 

@@ -1,92 +1,28 @@
-"""Indexing by one tensor of positions: along a dimension, or counted in C order; and the positions of what is not zero."""
+"""Indexing along a dimension by one tensor of positions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import as_array, plain
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor, one_dim, sizes
-from ferro.core.base import TensorBase, wrap
-from ferro.core.inplace import is_expanded, record_write, refuse_overlap
+from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.base import wrap
+from ferro.core.inplace import name_in_place, record_write, refuse_overlap
 from ferro.core.layout import DENSE, FIRST
-from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
-from ferro.core.samples import Arg, Sample, declare
-from ferro.core.signatures import name_in_place
+from ferro.core.samples import Arg, Sample
 from ferro.ops.filling import filler
+from ferro.ops.index_arguments import INT32, INT64, in_bounds, ints, on_expanded, written
 from ferro.ops.shape import RESHAPE
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["argwhere", "index_add", "index_copy", "index_fill", "index_select", "nonzero", "nonzero_static", "put",
-           "take", "unravel_index"]  # fmt: skip
-
-INT32, INT64 = dtypes.int32.np, dtypes.int64.np
-
-
-def ints(values: Any) -> Arg:
-    """An index in a sample."""
-    return Arg(values=values, dtype="int64")
-
-
-def bools(values: Any) -> Arg:
-    """A mask in a sample."""
-    return Arg(values=values, dtype="bool")
-
-
-def in_bounds(name: str, index: Any, size: int, dim: int, negative: bool = False, error: type = IndexError) -> None:
-    """Raises unless all of `index` is in [0, size), or in [-size, size) with `negative`."""
-    index = plain(index)
-    if not index.size:
-        return
-    if backend.xp_of(index).is_within(index, -size if negative else 0, size):
-        return
-    low, high = int(index.min()), int(index.max())
-    if low < (-size if negative else 0) or high >= size:
-        bad = low if low < (-size if negative else 0) else high
-        said = "" if size else ": index is out of bounds for dimension with size 0"
-        raise error(f"{name}: index {bad} is out of bounds for dimension {dim} with size {size}{said}")
-
-
-def on_expanded(name: str, example: str) -> str:
-    """What is said of the operation `name` on an expanded tensor."""
-    return (
-        f"Use of {name} on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
-        f"This also applies to advanced indexing e.g. {example}"
-    )
-
-
-def apart(name: str, out: Any, *inputs: Any) -> None:
-    """Refuses an `out=` that shares memory with an input, or whose own elements do."""
-    if is_expanded(need_tensor(name, "out", out)._data):
-        raise RuntimeError(
-            f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
-            "Please clone() the tensor before performing the operation."
-        )
-    if any(
-        out is x or backend.xp_of(x._data).may_share_memory(need_tensor(name, "out", out)._data, x._data)
-        for x in inputs
-    ):
-        raise RuntimeError(
-            f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-            "location. Please clone() the tensor before performing the operation."
-        )
-
-
-def written(name: str, out: Any, result: Any, *inputs: Any) -> Any:
-    """The result, written into `out=` (if given), which must not share memory with the inputs and must have its dtype."""
-    if out is None:
-        return result
-    apart(name, out, *inputs)
-    if out._data.dtype is not result._data.dtype:
-        raise RuntimeError(f"{name}: Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
-    return into(name, out, result)
+__all__ = ["index_add", "index_copy", "index_fill", "index_select"]
 
 
 # -- one index of one dimension ----------------------------------------------------------------------------------------
@@ -369,199 +305,6 @@ INDEX_FILL = Op(
 )
 
 
-# -- flat positions ----------------------------------------------------------------------------------------------------
-
-
-def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The elements, counted in C order, that `index` names, in the shape of the index."""
-    if need_tensor("take", "index", index)._data.dtype != INT64:
-        raise RuntimeError(f"take(): Expected a long tensor for index, but got {dtypes.type_name(index.dtype)}")
-    _reached("take()", index, input)
-    return written("take", out, apply(TAKE, (input, index)), input, index)
-
-
-TAKE = Op(
-    "take",
-    lambda xp, x, index: xp.take(x, index),
-    kind=LINEAR,
-    x=lambda xp, g, x_shape, index: xp.put(xp.new_zeros(g, x_shape), index, g, True),
-    complex=True,
-    samples=[Sample(Arg(2, 3), ints([4, 0, -1, 4])), Sample(Arg(3), ints([[1], [2]])), Sample(Arg(2), ints(1))],
-)
-
-
-def _reached(name: str, index: Any, x: Any) -> None:
-    """IndexError unless all of `index` counts elements of x, from either end."""
-    try:
-        in_bounds(name, index._data, x._data.size, 0, negative=True)
-    except IndexError as e:
-        data = plain(index._data)
-        bad = data[(data >= x._data.size) | (data < -x._data.size)].flat[0]
-        raise IndexError(
-            f"{e}: out of range: tried to access index {bad} on a tensor of {x._data.size} elements."
-        ) from None
-
-
-def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy with `source` written to the elements, counted in C order, that `index` names.
-
-    - `input` (Tensor): any shape
-    - `index` (Tensor): positions of elements, int64
-    - `source` (Tensor): as many elements, in the dtype of `input`
-    - `accumulate` (bool, default False): adds, in order, instead of writing
-
-    The result has the shape of `input`. IndexError for numbers of elements that differ and a position out of range,
-    RuntimeError for dtypes that differ.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.put(ferro.zeros(2, 2), ferro.tensor([0, 3]), ferro.tensor([5.0, 6.0]))
-        tensor([[5., 0.],
-                [0., 6.]])
-    """
-    return apply(PUT, (input, *_put_arguments("put", input, index, source)), (bool(accumulate),))
-
-
-def _put_arguments(name: str, x: Any, index: Any, source: Any) -> tuple:
-    if need_tensor(name, "index", index)._data.dtype != INT64:
-        raise RuntimeError(f"{name}(): Expected a long tensor for index, but got {dtypes.type_name(index.dtype)}")
-    if need_tensor(name, "source", source)._data.dtype is not x._data.dtype:
-        raise RuntimeError(
-            f"{name}(): self and source expected to have the same dtype, but got self.dtype = {dtypes.type_name(x.dtype)} and source.dtype = "
-            f"{dtypes.type_name(source.dtype)}"
-        )
-    if source._data.size != index._data.size:
-        raise IndexError(
-            f"{name}(): Expected source and index to have the same number of elements, but got source.numel() = "
-            f"{source._data.size}, index.numel() = {index._data.size}"
-        )
-    _reached(f"{name}()", index, x)
-    return index, source
-
-
-PUT = Op(
-    "put",
-    lambda xp, x, index, source, /, accumulate: xp.put(x, index, source, accumulate),
-    kind=LINEAR,
-    x=lambda xp, g, index, accumulate: g if accumulate else xp.put(g, index, xp.new_zeros(g, index.shape), False),
-    source=lambda xp, g, index, source_shape: xp.reshape(xp.take(g, index), source_shape),
-    complex=True,
-    samples=[Sample(Arg(2, 3), ints([4, 0, -1]), Arg(3)), Sample(Arg(3), ints([[1], [1]]), Arg(2), True)],
-    layout=FIRST,
-)
-
-
-# -- positions of what is not zero -------------------------------------------------------------------------------------
-
-
-@overload
-def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[False] = False) -> Tensor: ...
-
-
-@overload
-def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: Literal[True]) -> tuple[Tensor, ...]: ...
-
-
-def nonzero(input: Tensor, *, out: Tensor | None = None, as_tuple: bool = False) -> Any:
-    """The positions of the elements that are not 0: a row for each, or (as_tuple) a tensor for each dimension.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.nonzero(ferro.tensor([[0, 1], [2, 0]]))
-        tensor([[0, 1],
-                [1, 0]])
-    """
-    x = need_tensor("nonzero", "input", input)._data
-    if as_tuple:
-        if out is not None:
-            raise RuntimeError("nonzero does not support the out kwarg when as_tuple is True")
-        return tuple([wrap(i.astype(np.int64, copy=False)) for i in (x.reshape(1) if not x.ndim else x).nonzero()])
-    return into("nonzero", out, wrap(backend.xp_of(x).nonzero(x)))
-
-
-@by_slices
-def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tensor | None = None) -> Tensor:
-    """The first `size` rows of nonzero(), filled up with rows of `fill_value`.
-
-    - `input` (Tensor): any shape
-    - `size` (int): how many rows
-    - `fill_value` (int, default -1): what stands in rows to spare
-    - `out` (Tensor, default None): where to write the result
-
-    The result is (size, dimensions of `input`), int64. RuntimeError for a negative size.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.nonzero_static(ferro.tensor([0, 5, 0, 6]), size=3)
-        tensor([[ 1],
-                [ 3],
-                [-1]])
-    """
-    if size < 0:
-        raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
-    found = backend.xp_of(input._data).nonzero(input._data)[:size]
-    result = np.full((size, input._data.ndim), fill_value, np.int64)
-    result[: len(found)] = found
-    return into("nonzero_static", out, wrap(result))
-
-
-def argwhere(input: Tensor) -> Tensor:
-    """The positions of the elements that are not 0, a row for each."""
-    return wrap(backend.xp_of(input._data).nonzero(input._data))
-
-
-for _function in (nonzero, argwhere):
-    declare(
-        _function.__name__,
-        [
-            Sample(Arg(values=[[1.0, 0.0], [0.0, 2.0]])),
-            Sample(Arg(values=3.0)),
-            Sample(Arg(0, 2)),
-            Sample(bools([True, False])),
-        ],
-        differentiable=False,
-        complex=True,
-    )
-
-
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """The positions in a tensor of elements counted in C order: a tuple with one tensor per dimension.
-
-    - `indices` (Tensor): integers
-    - `shape` (ints): of the tensor
-
-    ValueError for a position out of range.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.unravel_index(ferro.tensor([1, 5]), (2, 3))
-        (tensor([0, 1]), tensor([1, 2]))
-    """
-    data = need_tensor("unravel_index", "indices", indices)._data
-    if data.dtype.kind not in "iu":
-        raise TypeError(f"unravel_index(): expected 'indices' to be integer dtype, but got {indices.dtype}")
-    given = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    if not isinstance(shape, (tuple, list)) and (isinstance(shape, TensorBase) or not hasattr(shape, "__index__")):
-        raise TypeError(f"unravel_index(): expected 'shape' to be int or sequence of ints, but got {type(shape)}")
-    for s in given:
-        if not hasattr(s, "__index__"):
-            raise TypeError(f"unravel_index(): expected 'shape' sequence to only contain ints, but got {type(s)}")
-    dims = sizes("unravel_index", given)
-    if any(s < 0 for s in dims):
-        raise ValueError(f"unravel_index(): 'shape' cannot have negative values, but got {dims}")
-    in_bounds("unravel_index()", data, int(np.prod(dims)), 0, negative=True, error=ValueError)
-    found = []
-    rest = data
-    for s in reversed(dims):
-        found.append(wrap(as_array(rest % max(s, 1), data.dtype)))
-        rest = rest // max(s, 1)
-    return tuple(found[::-1])
-
-
 def _written(function: Any, op: Op, arguments: Any, write: Any, expanded: str | None = None) -> Callable[..., Tensor]:
     """The in-place method of an operation that writes only at an index."""
     name = f"{function.__name__}_"
@@ -591,16 +334,12 @@ def _fill_arguments(name: str, x: Any, dim: int, index: Any, value: Any) -> tupl
     return others, (d,)
 
 
-def _place_arguments(name: str, x: Any, index: Any, source: Any, accumulate: bool = False) -> tuple:
-    return _put_arguments(name, x, index, source), (bool(accumulate),)
-
-
 class IndexingMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    argwhere, index_add, index_copy, index_fill = argwhere, index_add, index_copy, index_fill
-    index_select, nonzero, nonzero_static, put, take = index_select, nonzero, nonzero_static, put, take
+    index_add, index_copy, index_fill = index_add, index_copy, index_fill
+    index_select = index_select
     index_add_ = _written(index_add, INDEX_ADD, _add_arguments, lambda xp, x, i, s, d: xp.index_add_(x, d, i, s))
     index_copy_ = _written(index_copy, INDEX_COPY, _copy_arguments, lambda xp, x, i, s, d: xp.index_copy_(x, d, i, s))
     index_fill_ = _written(
@@ -610,4 +349,3 @@ class IndexingMethods:
         lambda xp, x, i, v, d: xp.index_fill_(x, d, i, v),
         on_expanded("index_fill_", "tensor[mask] = scalar"),
     )
-    put_ = _written(put, PUT, _place_arguments, lambda xp, *args: xp.put_(*args))

@@ -15,7 +15,7 @@ from ferro.core.layout import joined as laid_as
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.expanding import atleast_1d, atleast_2d, atleast_3d
-from ferro.ops.indexing import apart
+from ferro.ops.index_arguments import apart
 from ferro.ops.shape import reshape
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ferro.linalg_errors import raise_first
 from ferro.ops.lu import swap_rows
 from ferro.ops.matrix_arguments import batches, fits, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint
-from ferro.ops.solving import solve_tri
+from ferro.ops.triangles import solve_tri
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

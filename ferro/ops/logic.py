@@ -14,8 +14,8 @@ from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.arithmetic import some_tensor
 from ferro.ops.comparison import NAN
+from ferro.ops.division import some_tensor
 from ferro.ops.number_tests import SPECIAL, _tested
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.linalg_errors import raise_first
 from ferro.ops.matrix_arguments import batches, fits, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint
-from ferro.ops.solving import regular, solve_tri
+from ferro.ops.solving import regular
+from ferro.ops.triangles import solve_tri
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

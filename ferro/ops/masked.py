@@ -12,7 +12,7 @@ from ferro.core.arguments import many_dims, need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import wrap
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops import exponential, extrema, masks, norms, order, positions, reductions, scans
+from ferro.ops import exponential, extrema, masks, norms, positions, reductions, scans, selection
 from ferro.ops import logsumexp as _logsumexp
 from ferro.ops import softmax as _softmax
 from ferro.ops.choices import maximum
@@ -168,7 +168,7 @@ def median(
     dim = one_dim("masked.median", need_tensor("masked.median", "input", input)._data.ndim, dim)
     floating = dtypes.FROM_NUMPY[input._data.dtype].is_floating_point
     x = input if floating else cast(input, dtypes.float32.np)
-    result = order.nanmedian(_filled("median", x, mask, np.nan), dim, keepdim).values
+    result = selection.nanmedian(_filled("median", x, mask, np.nan), dim, keepdim).values
     if floating:
         return result
     if plain(xp_of(result._data).isnan(result._data)).any():

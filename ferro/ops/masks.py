@@ -16,7 +16,7 @@ from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample
 from ferro.ops.expanding import EXPAND, broadcast_shapes
 from ferro.ops.filling import filler
-from ferro.ops.indexing import bools, on_expanded, written
+from ferro.ops.index_arguments import bools, on_expanded, written
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -16,12 +16,16 @@ from ferro.ops.determinants import DeterminantMethods
 from ferro.ops.diagonals import DiagonalMethods
 from ferro.ops.differences import DifferenceMethods
 from ferro.ops.distances import DistanceMethods
-from ferro.ops.einsum import EinsumMethods
+from ferro.ops.division import DivisionMethods
 from ferro.ops.expanding import ExpandingMethods
 from ferro.ops.exponential import ExponentialMethods
 from ferro.ops.extrema import ExtremaMethods
 from ferro.ops.filling import FillingMethods
+from ferro.ops.flat_positions import FlatPositionMethods
+from ferro.ops.fused_arithmetic import FusedArithmeticMethods
 from ferro.ops.gathering import GatherMethods
+from ferro.ops.hyperbolic import HyperbolicMethods
+from ferro.ops.index_reduce import IndexReduceMethods
 from ferro.ops.indexing import IndexingMethods
 from ferro.ops.items import ItemMethods
 from ferro.ops.least_squares import LeastSquaresMethods
@@ -35,6 +39,7 @@ from ferro.ops.matrices import MatrixMethods
 from ferro.ops.matrix_functions import MatrixFunctionMethods
 from ferro.ops.matrix_norms import MatrixNormMethods
 from ferro.ops.new_tensors import NewTensorMethods
+from ferro.ops.nonzero import NonzeroMethods
 from ferro.ops.norms import NormMethods
 from ferro.ops.number_tests import NumberTestMethods
 from ferro.ops.order import OrderMethods
@@ -51,7 +56,9 @@ from ferro.ops.replacements import ReplacementMethods
 from ferro.ops.rounding import RoundingMethods
 from ferro.ops.scans import ScanMethods
 from ferro.ops.scattering import ScatteringMethods
+from ferro.ops.selection import SelectionMethods
 from ferro.ops.shape import ShapeMethods
+from ferro.ops.signs import SignMethods
 from ferro.ops.slices import SliceMethods
 from ferro.ops.softmax import SoftmaxMethods
 from ferro.ops.solving import SolvingMethods
@@ -64,6 +71,8 @@ from ferro.ops.strided_views import StridedMethods
 from ferro.ops.strides import StrideMethods
 from ferro.ops.structure import StructureMethods
 from ferro.ops.sums_of_products import SumOfProductsMethods
+from ferro.ops.tensor_products import TensorProductMethods
+from ferro.ops.triangles import TriangleMethods
 from ferro.ops.trigonometric import TrigonometricMethods
 from ferro.ops.truths import TruthMethods
 from ferro.ops.turning import TurningMethods
@@ -75,6 +84,8 @@ from ferro.ops.vector_products import VectorProductMethods
 class OperationMethods(
     ActivationMethods,
     ArithmeticMethods,
+    DivisionMethods,
+    FusedArithmeticMethods,
     BesselMethods,
     BinMethods,
     UniqueMethods,
@@ -87,7 +98,7 @@ class OperationMethods(
     NewTensorMethods,
     DataMethods,
     DeterminantMethods,
-    EinsumMethods,
+    TensorProductMethods,
     ExponentialMethods,
     ExtremaMethods,
     PositionMethods,
@@ -95,6 +106,7 @@ class OperationMethods(
     MatrixNormMethods,
     DistanceMethods,
     OrderMethods,
+    SelectionMethods,
     QuantileMethods,
     OrthogonalMethods,
     ProductMethods,
@@ -106,12 +118,15 @@ class OperationMethods(
     LogSumExpMethods,
     TruthMethods,
     RoundingMethods,
+    SignMethods,
     ReplacementMethods,
     ScanMethods,
     DifferenceMethods,
     CopyMethods,
     FillingMethods,
     IndexingMethods,
+    FlatPositionMethods,
+    NonzeroMethods,
     ItemMethods,
     RepeatingMethods,
     TurningMethods,
@@ -127,6 +142,7 @@ class OperationMethods(
     PieceMethods,
     StridedMethods,
     ScatteringMethods,
+    IndexReduceMethods,
     GatherMethods,
     ShapeMethods,
     PermutingMethods,
@@ -134,6 +150,7 @@ class OperationMethods(
     StrideMethods,
     SoftmaxMethods,
     SolvingMethods,
+    TriangleMethods,
     SpecialMethods,
     SpectralMethods,
     SpectrogramMethods,
@@ -141,6 +158,7 @@ class OperationMethods(
     StorageMethods,
     StructureMethods,
     TrigonometricMethods,
+    HyperbolicMethods,
 ):
     """Methods of Tensor."""
 

@@ -11,8 +11,9 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.layout import strided
 from ferro.core.samples import Sample, declare
+from ferro.ops.cosine_windows import BLACKMAN
 from ferro.ops.creation import finish
-from ferro.ops.windows import BLACKMAN, cosines, kaiser_bell, triangle
+from ferro.ops.windows import cosines, kaiser_bell, triangle
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

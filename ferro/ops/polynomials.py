@@ -15,7 +15,7 @@ from ferro.core.arguments import into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.arithmetic import some_tensor
+from ferro.ops.division import some_tensor
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -13,8 +13,9 @@ from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.order import WITH_NAN, distinct, sort
+from ferro.ops.order import distinct, sort
 from ferro.ops.reductions import renamed
+from ferro.ops.selection import WITH_NAN
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -15,7 +15,7 @@ from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.expanding import EXPAND
-from ferro.ops.indexing import ints
+from ferro.ops.index_arguments import ints
 from ferro.ops.shape import reshape
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from ferro.core.inplace import in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
-from ferro.ops.rounding import EDGES, floating_only
+from ferro.ops.rounding import floating_only
+from ferro.ops.signs import EDGES
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -1,4 +1,4 @@
-"""Gathering and scattering along a dimension, with an index of as many dimensions as the tensor.
+"""Scattering along a dimension, with an index of as many dimensions as the tensor; gathering's adjoint.
 
 Where an index names a place twice, sums and products are taken in the order of the index; of values that overwrite each
 other the last stays, and, as in PyTorch, each of them receives the gradient of that place.
@@ -20,18 +20,18 @@ from ferro.core.inplace import in_place, record_write, refuse_overlap
 from ferro.core.layout import DENSE
 from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op
-from ferro.core.samples import Arg, Sample, declare
+from ferro.core.samples import Arg, Sample
 from ferro.ops.expanding import EXPAND
 from ferro.ops.filling import number
 from ferro.ops.gathering import TWO, apply_at, index_dim
-from ferro.ops.indexing import INT64, ints, source_arguments
+from ferro.ops.index_arguments import INT64, ints
 from ferro.ops.shape import RESHAPE
 from ferro.ops.slices import SLICE
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["index_reduce", "scatter", "scatter_add", "scatter_reduce"]
+__all__ = ["scatter", "scatter_add", "scatter_reduce"]
 
 
 # -- scatter -----------------------------------------------------------------------------------------------------------
@@ -318,51 +318,6 @@ SCATTER_REDUCE = Op(
 )
 
 
-def index_reduce(
-    input: Tensor,
-    dim: int,
-    index: Tensor,
-    source: Tensor,
-    reduce: str,
-    *,
-    include_self: bool = True,
-    out: Tensor | None = None,
-) -> Tensor:
-    """A copy in which each slice along `dim` holds the product, mean, maximum or minimum of the slices of `source` sent
-    to it.
-
-    - `input` (Tensor): any shape
-    - `dim` (int): the dimension
-    - `index` (Tensor): where the slices are sent, (n), int64
-    - `source` (Tensor): the slices, n along `dim`, in the dtype of `input`
-    - `reduce` (str): "prod", "mean", "amax" or "amin"
-    - `include_self` (bool, default True): whether the slice of `input` that was there counts
-    - `out` (Tensor, default None): where to write the result
-
-    The result has the shape of `input`; slices to which nothing is sent stay. RuntimeError for another reduction,
-    shapes and dtypes that do not fit.
-
-    Example::
-
-        >>> import ferro
-        >>> ferro.index_reduce(ferro.ones(2), 0, ferro.tensor([1, 1]), ferro.tensor([3.0, 5.0]), "prod")
-        tensor([ 1., 15.])
-    """
-    if reduce not in ("prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    (index, source), d = source_arguments("index_reduce", input, dim, index, source)
-    shape = source._data.shape
-    wide = apply(EXPAND, (unary(RESHAPE, index, ((-1,) + (1,) * (len(shape) - d - 1),)),), (shape,))
-    result = _scatter_reduce("index_reduce", input, wide, source, d, reduce, include_self)
-    return result if out is None else into("index_reduce", out, result)
-
-
-declare(
-    "index_reduce",
-    [Sample(Arg(3, 2), 0, ints([2, 0, 2]), Arg(3, 2), r) for r in ("prod", "mean", "amax", "amin")],
-)
-
-
 # -- in place ----------------------------------------------------------------------------------------------------------
 
 
@@ -432,12 +387,6 @@ class ScatteringMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
-    index_reduce, scatter, scatter_, scatter_add, scatter_add_ = (
-        index_reduce,
-        scatter,
-        scatter_,
-        scatter_add,
-        scatter_add_,
-    )
+    scatter, scatter_, scatter_add, scatter_add_ = scatter, scatter_, scatter_add, scatter_add_
     scatter_reduce = scatter_reduce
-    scatter_reduce_, index_reduce_ = in_place(scatter_reduce, itself=True), in_place(index_reduce, itself=True)
+    scatter_reduce_ = in_place(scatter_reduce, itself=True)

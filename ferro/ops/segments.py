@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import type_name
-from ferro.ops.bins import searchsorted
 from ferro.ops.choices import where
 from ferro.ops.creation import full, zeros
+from ferro.ops.index_reduce import index_reduce
 from ferro.ops.indexing import index_add
 from ferro.ops.joining import cat
 from ferro.ops.ranges import arange
-from ferro.ops.scattering import index_reduce
+from ferro.ops.searching import searchsorted
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -11,7 +11,7 @@ from ferro.core.arguments import into, need_tensor
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
-from ferro.ops.arithmetic import some_tensor
+from ferro.ops.division import some_tensor
 from ferro.ops.exponential import real_operands
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Singular value decompositions and what is made of singular values.
+"""Singular value decompositions.
 
 Derivatives of singular vectors divide by differences of singular values: where two of them are equal the vectors are
 not functions of the matrix, and their derivatives come out as inf or nan.  The singular values themselves, the nuclear
@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import backend, return_types
-from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core import return_types
+from ferro.core.apply import apply
+from ferro.core.arguments import into
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import matrices, named, recorded
 from ferro.ops.products import adjoint
-from ferro.ops.random import randn
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["pca_lowrank", "svd", "svd_lowrank"]
+__all__ = ["svd"]
 
 
 # -- what spectral operations share ------------------------------------------------------------------------------------
@@ -258,52 +257,6 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any =
 declare("svd", [Sample(a, compute_uv=False) for a in MATRICES], complex=True)
 
 
-# -- the polar factor and the nuclear norm -----------------------------------------------------------------------------
-
-
-def polar_factor(x: Tensor) -> Tensor:
-    """U Vᴴ, the gradient of the nuclear norm; singular vectors of singular values that are rounding error do not count.
-
-    With P = Uᴴ dA V, its derivative within the spaces is U [(P - Pᴴ) / (sᵢ + sⱼ)] Vᴴ: equal singular values do no harm
-    (Higham, "Functions of Matrices", section 8.2).  Where the rank falls, it is that at constant rank.
-    """
-    return unary(POLAR_FACTOR, x)
-
-
-def _polar_x(xp: Any, g: Any, x: Any) -> Any:
-    u, s, vh = xp.svd_factors(x, False)
-    m, n = x.shape[-2:]
-    keep = s > s[..., :1] * (max(m, n) * 2.0 ** (-23 if s.dtype.itemsize == 4 else -52))  # the spacing of numbers at 1
-    one, safe = xp.where(keep, xp.ones_like(s), 0.0), xp.where(keep, s, 1.0)
-    u, v = u * one[..., None, :], adjoint(vh) * one[..., None, :]
-    gv, ugh = xp.matmul(g, v), xp.matmul(adjoint(g), u)
-    inner = xp.matmul(adjoint(u), gv)
-    core = (inner - adjoint(inner)) / (safe[..., None, :] + safe[..., :, None])
-    result = xp.matmul(xp.matmul(u, core), adjoint(v))
-    deficient = not plain(getattr(keep, "_data", keep)).all()
-    if m > n or deficient:
-        result = result + xp.matmul((gv - xp.matmul(u, inner)) / safe[..., None, :], adjoint(v))
-    if n > m or deficient:
-        result = result + xp.matmul(u, adjoint((ugh - xp.matmul(v, adjoint(inner))) / safe[..., None, :]))
-    return result
-
-
-POLAR_FACTOR = Op("polar_factor", lambda xp, x: xp.polar_factor(x), x=_polar_x, weight=1000.0)
-
-
-def nuclear_norm_of(x: Tensor) -> Tensor:
-    """The sum of the singular values of each matrix.  d|A|* = Re <U Vᴴ, dA>, of all subgradients the smallest."""
-    return unary(NUCLEAR_NORM, x)
-
-
-NUCLEAR_NORM = Op(
-    "nuclear_norm",
-    lambda xp, x: xp.nuclear_norm(x),
-    weight=1000.0,
-    x=lambda xp, g, x: g[..., None, None] * xp.polar_factor(x),
-)
-
-
 singular(
     "linalg.svdvals",
     "the zero matrix",
@@ -322,89 +275,6 @@ singular(
     Sample(Arg(values=[[2.0, 0.0], [0.0, 2.0]])),
     "the singular vectors are not continuous there: no finite number would be right",
 )
-
-
-# -- randomised decompositions -----------------------------------------------------------------------------------------
-
-
-MOST_ITERATIONS = 1 << 16
-
-
-def _approximate_basis(A: Any, q: int, niter: int, M: Any) -> Any:
-    """Orthonormal columns that nearly span the range of A - M."""
-    fn = backend.functional
-    a = A if M is None else A - M
-    found = fn.qr_factors(fn.matmul(a, randn(A._data.shape[-1], q, dtype=A.dtype)), "reduced")[0]
-    for _ in range(niter):
-        found = fn.qr_factors(fn.matmul(adjoint(a), found), "reduced")[0]
-        found = fn.qr_factors(fn.matmul(a, found), "reduced")[0]
-    return found
-
-
-def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> tuple:
-    """An approximate decomposition of A - M of low rank from random projections and power iterations: (U, S, V).
-
-    - `A` (Tensor): (..., m, n)
-    - `q` (int, default 6): the rank
-    - `niter` (int, default 2): how many power iterations
-    - `M` (Tensor, default None): (..., m, n), (..., 1, n): what is taken off; None: nothing
-
-    U is (..., m, q), S (..., q), V (..., n, q). Depends on the random number generator; so do the gradients, unless the
-    rank of A - M is at most q. ValueError for a q or niter out of range. Source: Halko, Martinsson and Tropp, Finding
-    structure with randomness, 2011, algorithms 4.4 and 5.1.
-
-    Example::
-
-        >>> import ferro
-        >>> U, S, V = ferro.svd_lowrank(ferro.ones(4, 3), q=1)
-        >>> S.round()
-        tensor([3.])
-    """
-    name = "svd_lowrank"
-    m, n = matrices(name, A)._data.shape[-2:]
-    q, niter = 6 if q is None else q, 2 if niter is None else niter
-    if niter > MOST_ITERATIONS:
-        raise ValueError(f"svd_lowrank: niter(={niter}) must be {MOST_ITERATIONS} at most")
-    if M is not None:
-        M = backend.functional.expand(need_tensor(name, "M", M), A._data.shape)
-    if m < n:
-        A, M = adjoint(A), None if M is None else adjoint(M)
-    basis = _approximate_basis(A, q, niter, M)
-    fn = backend.functional
-    u, s, vh = svd_factors(fn.matmul(adjoint(basis), A if M is None else A - M), False)
-    u, v = fn.matmul(basis, u), adjoint(vh)
-    return (v, s, u) if m < n else (u, s, v)
-
-
-def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> tuple:
-    """The principal directions of samples: (U, S, V), see `svd_lowrank`.
-
-    - `A` (Tensor): (..., m, n), m samples of n features
-    - `q` (int, default None): how many directions; None: min(6, m, n)
-    - `center` (bool, default True): removes the mean of the samples first
-    - `niter` (int, default 2): how many power iterations
-
-    The columns of V are the directions, S² / (m - 1) the variances along them. ValueError for a q or niter out of
-    range.
-
-    Example::
-
-        >>> import ferro
-        >>> U, S, V = ferro.pca_lowrank(ferro.tensor([[1.0, 0.0], [3.0, 0.0]]), q=1)
-        >>> V.abs().round()
-        tensor([[1.],
-                [0.]])
-    """
-    m, n = matrices("pca_lowrank", A)._data.shape[-2:]
-    if q is None:
-        q = min(6, m, n)
-    elif not 0 <= q <= min(m, n):
-        raise ValueError(
-            f"pca_lowrank: q(={q}) must be a non-negative integer and not greater than min(m, n)={min(m, n)}"
-        )
-    if niter < 0:
-        raise ValueError(f"pca_lowrank: niter(={niter}) must be a non-negative integer")
-    return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
 
 
 class SpectralMethods:

@@ -1,4 +1,4 @@
-"""Trigonometric and hyperbolic functions, their inverses, and angles between degrees and radians."""
+"""Trigonometric functions, their inverses, and angles between degrees and radians."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from ferro.ops.exponential import real_operands
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
-__all__ = ["acos", "acos_", "acosh", "acosh_", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_",
-           "arcsinh", "arcsinh_", "arctan", "arctan2", "arctan_", "arctanh", "arctanh_", "asin", "asin_", "asinh",
-           "asinh_", "atan", "atan2", "atan_", "atanh", "atanh_", "cos", "cos_", "cosh", "cosh_", "deg2rad",
-           "deg2rad_", "hypot", "rad2deg", "rad2deg_", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "tan",
-           "tan_", "tanh", "tanh_"]  # fmt: skip
+__all__ = ["acos", "acos_", "arccos", "arccos_", "arcsin", "arcsin_", "arctan", "arctan2", "arctan_", "asin",
+           "asin_", "atan", "atan2", "atan_", "cos", "cos_", "deg2rad", "deg2rad_", "hypot", "rad2deg", "rad2deg_",
+           "sin", "sin_", "sinc", "sinc_", "tan", "tan_"]  # fmt: skip
 
 
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -148,128 +146,6 @@ ATAN = Op(
 )
 
 
-def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """sinh x.  d sinh x = cosh x dx."""
-    result = unary(SINH, input)
-    return result if out is None else into("sinh", out, result, input)
-
-
-SINH = Op(
-    "sinh",
-    lambda xp, x: xp.sinh(x),
-    floats=True,
-    kind=ELEMENTWISE,
-    x=lambda xp, g, x: g * xp.cosh(x).conj(),
-    weight=4.0,
-    samples=unary_samples(),
-    complex=True,
-)
-
-
-def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """cosh x.  d cosh x = sinh x dx."""
-    result = unary(COSH, input)
-    return result if out is None else into("cosh", out, result, input)
-
-
-COSH = Op(
-    "cosh",
-    lambda xp, x: xp.cosh(x),
-    floats=True,
-    kind=ELEMENTWISE,
-    x=lambda xp, g, x: g * xp.sinh(x).conj(),
-    weight=4.0,
-    samples=unary_samples(),
-    complex=True,
-)
-
-
-def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """tanh x.  d tanh x = (1 - tanh² x) dx."""
-    result = unary(TANH, input)
-    return result if out is None else into("tanh", out, result, input)
-
-
-TANH = Op(
-    "tanh",
-    lambda xp, x: xp.tanh(x),
-    floats=True,
-    kind=ELEMENTWISE,
-    x=lambda xp, g, out: xp.tanh_vjp(g, out),
-    weight=3.0,
-    samples=unary_samples(),
-    complex=True,
-)
-
-
-def tanh_vjp(g: Tensor, out: Tensor) -> Tensor:
-    """The backward of tanh, on Tensors."""
-    return g - g * (out * out).conj()
-
-
-def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arsinh x.  d = dx / √(x² + 1)."""
-    result = unary(ASINH, input)
-    return result if out is None else into("asinh", out, result, input)
-
-
-ASINH = Op(
-    "asinh",
-    lambda xp, x: xp.asinh(x),
-    floats=True,
-    kind=ELEMENTWISE,
-    x=lambda xp, g, x: g * xp.rsqrt(x * x + 1).conj(),
-    weight=4.0,
-    samples=unary_samples(),
-    complex=True,
-)
-
-
-def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """arcosh x, nan below 1.  d = dx / √(x² - 1): inf at 1."""
-    result = unary(ACOSH, input)
-    return result if out is None else into("acosh", out, result, input)
-
-
-def _acosh_x(xp: Any, g: Any, x: Any) -> Any:
-    if x.dtype in dtypes.COMPLEX or x.dtype in (dtypes.complex64, dtypes.complex128):  # the branch of √(x-1) √(x+1)
-        return g * (xp.rsqrt(x - 1) * xp.rsqrt(x + 1)).conj()
-    return g * xp.rsqrt(x * x - 1)
-
-
-ACOSH = Op(
-    "acosh",
-    lambda xp, x: xp.acosh(x),
-    floats=True,
-    kind=ELEMENTWISE,
-    x=_acosh_x,
-    weight=4.0,
-    samples=unary_samples(1.2, 3.0, 1.0, 0.0, math.inf, smooth=False),
-    complex=True,
-)
-
-
-def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """artanh x, nan outside of [-1, 1].  d = dx / (1 - x²)."""
-    result = unary(ATANH, input)
-    return result if out is None else into("atanh", out, result, input)
-
-
-ATANH = Op(
-    "atanh",
-    lambda xp, x: xp.atanh(x),
-    floats=True,
-    kind=ELEMENTWISE,
-    x=lambda xp, g, x: g / (1 - x * x).conj(),
-    weight=4.0,
-    samples=[
-        *unary_samples(-0.9, 0.9, 0.0, 1.0, 2.0, smooth=False),
-        Sample(Arg(values=[-1.0]), smooth=False, complex=False),
-    ],
-    complex=True,
-)
-
-
 def atan2(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """The angle of the point (x = other, y = input), in [-π, π].  d = (x dy - y dx) / (x² + y²): 0 at (0, 0)."""
     real_operands("atan2", input, other)
@@ -389,13 +265,11 @@ def real_angle(name: str, input: Any) -> Any:
 
 
 arcsin, arccos, arctan, arctan2 = asin, acos, atan, atan2
-arcsinh, arccosh, arctanh = asinh, acosh, atanh
 
 # In-place forms that torch has as functions too.
 sin_, cos_, tan_, asin_, acos_, atan_ = map(in_place, (sin, cos, tan, asin, acos, atan))
-sinh_, cosh_, tanh_, asinh_, acosh_, atanh_ = map(in_place, (sinh, cosh, tanh, asinh, acosh, atanh))
 sinc_, deg2rad_, rad2deg_ = map(in_place, (sinc, deg2rad, rad2deg))
-arcsin_, arccos_, arctan_, arcsinh_, arccosh_, arctanh_ = asin_, acos_, atan_, asinh_, acosh_, atanh_
+arcsin_, arccos_, arctan_ = asin_, acos_, atan_
 
 
 class TrigonometricMethods:
@@ -414,18 +288,6 @@ class TrigonometricMethods:
     acos_ = arccos_ = acos_
     atan = arctan = atan
     atan_ = arctan_ = atan_
-    sinh = sinh
-    sinh_ = sinh_
-    cosh = cosh
-    cosh_ = cosh_
-    tanh = tanh
-    tanh_ = tanh_
-    asinh = arcsinh = asinh
-    asinh_ = arcsinh_ = asinh_
-    acosh = arccosh = acosh
-    acosh_ = arccosh_ = acosh_
-    atanh = arctanh = atanh
-    atanh_ = arctanh_ = atanh_
     atan2 = arctan2 = atan2
     atan2_ = arctan2_ = in_place(atan2)
     hypot = hypot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferro.ops.exponential import sigmoid
-from ferro.ops.trigonometric import tanh
+from ferro.ops.hyperbolic import tanh
 from ferro.tensor import Tensor
 
 from .. import functional as F

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 from ferro.core.layout import contiguous_format
 from ferro.ops.likes import ones_like, zeros_like
 from ferro.ops.matrix_norms import norm
-from ferro.ops.order import kthvalue, topk
+from ferro.ops.order import topk
 from ferro.ops.random import rand
 from ferro.ops.random_likes import rand_like
+from ferro.ops.selection import kthvalue
 from ferro.tensor import Tensor
 
 from ..modules.module import Module
