@@ -22,7 +22,7 @@ slice-isa-baseline: export FERRO_ISA := baseline
 # Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
 MOST_SKIPPED := 20
 
-.PHONY: help demo test test-slices test-pythons slow hostile opdb array-api docs site bench lint format clean
+.PHONY: help demo test test-slices test-pythons slow hostile opdb array-api docs site wheel bench lint format clean
 .PHONY: install-demo install-test install-lint install-docs $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
@@ -39,6 +39,7 @@ help:
 	@echo "make array-api  the official tests of the array-API standard (SUITE=their clone)"
 	@echo "make docs     write docs/internals/operations.md, docs/subgradients.md and docs/vmap.md from the declarations"
 	@echo "make site     build the pages and the reference of all public names into build/site (a warning is an error)"
+	@echo "make wheel    build a wheel with compiled kernels into dist (a machine with AVX-512; minutes)"
 	@echo "make bench    time ferro beside torch"
 	@echo "make lint     ruff, pyright, codespell"
 	@echo "make format   let ruff mend and format the code"
@@ -89,6 +90,13 @@ docs: install-test
 site: install-docs
 	$(PY) docs/build_site.py
 	@echo "open build/site/index.html"
+
+# Kernels for both levels of x86-64 go into archives, these into a wheel for Linux; a plain `pip wheel .` is pure Python.
+wheel: install-test
+	@set -e; for level in avx2 avx512; do mkdir -p build/wheel/$$level; \
+	FERRO_ISA=$$level FERRO_CACHE_DIR=build/wheel/$$level $(PY) -m ferro.warmup --archive build/wheel/kernels; done
+	FERRO_WHEEL_KERNELS=$(CURDIR)/build/wheel/kernels $(PY) -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir dist .
+	@ls -l dist/*.whl
 
 bench: install-test
 	$(PY) bench/run.py

@@ -11,7 +11,7 @@ from typing import Any
 from ferro._version import __version__
 from ferro.cpu import memory
 from ferro.cpu.kernels import entries
-from ferro.native import disk_cache, isa, loader, readiness, recorder, threads
+from ferro.native import disk_cache, isa, loader, packaged, readiness, recorder, threads
 from ferro.native.notices import notices
 from ferro.native.slots import TABLE
 
@@ -150,5 +150,6 @@ def _kernels() -> dict[str, Any]:
     return {
         "mode": readiness.MODE or "made in the background",
         "folders": ", ".join(folders),
+        "in the package": packaged.count(),
         "on disk at the start": counts,
     }

@@ -6,9 +6,10 @@ import argparse
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from ferro.cpu.kernels import prepare
-from ferro.native import disk_cache, isa, readiness
+from ferro.native import isa, loader, readiness
 
 
 def main() -> None:
@@ -17,13 +18,16 @@ def main() -> None:
     parser.add_argument(
         "--serve", action="store_true", help="compile what a program asks for; see native/compiler_process.py"
     )
+    parser.add_argument(
+        "--archive", metavar="FOLDER", type=Path, help="write the kernels for FERRO_ISA into an archive for a wheel"
+    )
     parser.add_argument("--only", choices=prepare.KINDS, help="compile the kernels whose tags begin so")
     given = parser.parse_args()
     if given.serve:
         from ferro.native import compiler_process
 
         compiler_process.serve(prepare.compile_for, prepare.compile_all)
-        disk_cache.prune()
+        prepare.prune()
         return
     if given.only:
         for _ in prepare.compile_all(given.only):
@@ -32,6 +36,10 @@ def main() -> None:
     if readiness.MODE == "off":
         print("FERRO_KERNELS=off: no kernel is compiled")  # noqa: T201 - a program for people
         return
+    if given.archive and (loader.REFUSAL or not isa.target() or isa.target() != isa.package_level()):
+        raise SystemExit(
+            f"no archive can be made here, of {loader.REFUSAL or isa.describe()}: FERRO_ISA must be avx2 or avx512"
+        )
     start = time.perf_counter()
     count = sum(map(len, prepare.signatures().values()))
     print(  # noqa: T201
@@ -43,8 +51,11 @@ def main() -> None:
     codes = [process.wait() for process in running]  # (all are waited for)
     if any(codes):
         raise SystemExit("a kernel could not be compiled")
-    disk_cache.prune()
+    prepare.prune()
     print(f"all kernels are compiled: {time.perf_counter() - start:.1f} s")  # noqa: T201 - a program for people
+    if given.archive:
+        path = prepare.archive(given.archive)
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")  # noqa: T201 - a program for people
 
 
 if __name__ == "__main__":

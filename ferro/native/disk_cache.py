@@ -2,7 +2,8 @@
 
 A file holds one kernel compiled for one signature. It begins with all that the code depends on, in words: the processor's
 instructions, Python, NumPy and Numba, and a digest of the sources, the file that the kernel stands in and the files that
-compile it. What begins otherwise is not read. Its name ends in a digest of the same, so that all have their own files.
+compile it (fingerprint.py). What begins otherwise is not read. Its name ends in a digest of the tools and one of the
+sources, so that all have their own files: kernel-tag.tools.sources.kernel. What came with the package is asked first.
 
 Note [Whose machine code is run]
     Whoever can write to what a process maps as code can do all that its user can. So code is taken only from folders and
@@ -16,33 +17,37 @@ Note [What there was at the start]
     Kernels and formulas round differently, so that a process must not change from one to the other. Which answers is
     decided by the files that there were when ferro was imported (`tags`): a forked child decides as its parent does,
     whenever a function is first used, and whatever has been compiled in the meantime.
+
+Note [Which files go]
+    The folder beside the sources serves these sources alone. A file there that was compiled with the tools of this process
+    (the same Python, NumPy, Numba, processor and settings), but from other sources, is of no use any more: it goes when
+    the kernel has been compiled again, or at the next warm-up. Other tools are another Python's or another setting's.
+    A folder that FERRO_CACHE_DIR names, or the one in the user's cache, may serve several versions of ferro: there, too,
+    a file goes when nobody has used it for UNUSED days, which its time of modification tells (who reads it, and may, sets
+    it once a day). Of no kernel and signature more than KEPT files stay. To take away a file that somebody needs costs
+    that process time, and nothing else: it is opened and read in one go, and then compiled again.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import stat
-import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-
-from ferro.native import isa
-from ferro.native.loader import SUPPORTED
+from ferro.native import fingerprint, packaged
 from ferro.native.notices import note
 
-_ROOT = Path(__file__).parents[2]  # the folder that ferro is imported from
 _BESIDE = Path(__file__).parent / "__pycache__"
 temporary: Path | None = None  # a folder of this process and its children, where there is no other
-KEPT = 4  # files of a kernel and signature that are kept: of several Pythons, processors or versions of ferro
+KEPT = 8  # files of a kernel and signature that are kept: of several Pythons, processors or versions of ferro
+UNUSED = 30  # days without use after which a file goes
+_DAY = 24 * 3600.0  # in seconds
 
 _POSIX = os.name == "posix" and {os.open, os.mkdir, os.rename, os.unlink, os.stat} <= os.supports_dir_fd
 _PLAIN = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -150,6 +155,11 @@ def _can_write(folder: Path) -> bool:
 
 def read(name: str, tag: str, sources: tuple[str, ...]) -> bytes | None:
     """The machine code of a kernel, `sources` being the modules that it is made from; `tag` tells its signatures apart."""
+    found = packaged.read(name, tag, sources)
+    return _read_file(name, tag, sources) if found is None else found
+
+
+def _read_file(name: str, tag: str, sources: tuple[str, ...]) -> bytes | None:
     file, header = _file(name, tag, sources), _header(name, tag, sources)
     for folder in folders():
         with suppress(OSError), _opened(folder) as descriptor:
@@ -176,13 +186,17 @@ def _read(folder: Path, descriptor: int, file: str) -> bytes | None:
         if why:
             note("kernel cache", f"{folder / file} is not used: {why}")
             return None
+        if time.time() - found.st_mtime > _DAY:  # see Note [Which files go]
+            with suppress(OSError, NotImplementedError):
+                os.utime(opened if os.utime in os.supports_fd else folder / file)
         return stream.read()
 
 
 def tags(name: str, sources: tuple[str, ...]) -> list[str]:
     """The tags that there was machine code for at the start: see Note [What there was at the start]."""
-    end = f"-{digest(sources)}.kernel"
-    return [file[len(name) + 1 : -len(end)] for file in listed().get(name, []) if file.endswith(end)]
+    end = _end(sources)
+    found = [file[len(name) + 1 : -len(end)] for file in listed().get(name, []) if file.endswith(end)]
+    return [*packaged.tags(name, sources), *found]
 
 
 @cache
@@ -203,7 +217,15 @@ def write(name: str, tag: str, sources: tuple[str, ...], packed: bytes) -> bool:
     for folder in folders():
         if _can_write(folder):
             with suppress(OSError), _opened(folder) as descriptor:
-                _put(folder, descriptor, _file(name, tag, sources), data)
+                file = _file(name, tag, sources)
+                _put(folder, descriptor, file, data)
+                with suppress(OSError):
+                    alike = [
+                        found
+                        for found in _names(folder, descriptor)
+                        if found.startswith((f"{name}-{tag}.", f"{name}-{tag}-"))
+                    ]
+                    _remove_old(folder, descriptor, alike, frozenset([fingerprint.of_sources(sources)]))
                 return True
     return False
 
@@ -238,21 +260,24 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
-def prune() -> None:
-    """Remove what processes that were killed have left half written, and of each kernel and signature all but the last few files."""
+def prune(current: frozenset[str]) -> None:
+    """Remove files that are of no use: see Note [Which files go]. `current`: the digests of all sources as they are now.
+
+    What processes that were killed have left half written goes, too.
+    """
     for folder in folders():
         with suppress(OSError), _opened(folder) as descriptor:
             alike: dict[str, list[str]] = {}
             for file in _names(folder, descriptor):
                 if file.endswith(".kernel"):
-                    alike.setdefault(file.rpartition("-")[0], []).append(file)
+                    made_for = _MADE_FOR.search(file)
+                    alike.setdefault(file[: made_for.start()] if made_for else file.rpartition("-")[0], []).append(file)
                 elif file.endswith(".part") and descriptor >= 0:
                     with suppress(OSError):
                         _remove_if_left(descriptor, file)
             for files in alike.values():
-                if len(files) > KEPT:
-                    with suppress(OSError):
-                        _remove_oldest(folder, descriptor, files)
+                with suppress(OSError):
+                    _remove_old(folder, descriptor, files, current)
 
 
 def _remove_if_left(descriptor: int, file: str) -> None:
@@ -264,92 +289,41 @@ def _remove_if_left(descriptor: int, file: str) -> None:
         os.close(opened)
 
 
-def _remove_oldest(folder: Path, descriptor: int, files: list[str]) -> None:
-    def written(file: str) -> int:
-        return os.stat(follow_symlinks=False, **_at(folder, descriptor, file)).st_mtime_ns
+def _remove_old(folder: Path, descriptor: int, files: list[str], current: frozenset[str]) -> None:
+    """Remove what is of no use among the files of a kernel and signature: see Note [Which files go]."""
 
-    for file in sorted(files, key=written)[:-KEPT]:
-        os.unlink(**_at(folder, descriptor, file))
+    def used(file: str) -> float:
+        return os.stat(follow_symlinks=False, **_at(folder, descriptor, file)).st_mtime
+
+    def is_stale(file: str) -> bool:
+        made_for = _MADE_FOR.search(file)  # (nothing in the names that former versions of ferro gave)
+        ours = made_for is not None and made_for[1] == fingerprint.of_tools()
+        if ours and made_for[2] in current:
+            return False
+        if folder == _BESIDE and (ours or made_for is None):
+            return True
+        return file in by_age[:-KEPT] or time.time() - used(file) > UNUSED * _DAY
+
+    by_age = sorted(files, key=used)
+    for file in by_age:
+        if is_stale(file):
+            os.unlink(**_at(folder, descriptor, file))
 
 
-# --- what code depends on --------------------------------------------------------------------------------------------
+# --- names and first lines -------------------------------------------------------------------------------------------
+
+
+def _end(sources: tuple[str, ...]) -> str:
+    return f".{fingerprint.of_tools()}.{fingerprint.of_sources(sources)}.kernel"
+
+
+_MADE_FOR = re.compile(r"\.([0-9a-f]{8})\.([0-9a-f]{16})\.kernel$")  # tools and sources
 
 
 def _file(name: str, tag: str, sources: tuple[str, ...]) -> str:
-    return f"{name}-{tag}-{digest(sources)}.kernel"
+    return f"{name}-{tag}{_end(sources)}"
 
 
 def _header(name: str, tag: str, sources: tuple[str, ...]) -> bytes:
     """What a file begins with."""
-    return f"ferro kernel {name} {tag}\n{_tools()}sources: {digest(sources)}\n\n".encode()
-
-
-_COMPILERS = ("ferro.native.jit", "ferro.native.jit_export", "ferro.native.loader")
-
-
-def _file_of(module: str) -> Path:
-    return _ROOT / f"{module.replace('.', '/')}.py"
-
-
-@cache
-def _source(name: str) -> bytes:
-    """What tells whether a module of ferro has changed, or those that it takes functions from."""
-    text = _file_of(name).read_bytes()
-    others = set()
-    for found, names in re.findall(rb"^from (ferro[\w.]*) import ([^\n#]*)", text, re.MULTILINE):
-        package = found.decode()
-        inside = [f"{package}.{word.decode()}" for word in re.findall(rb"\w+", names)]
-        others |= {package} if _file_of(package).is_file() else {m for m in inside if _file_of(m).is_file()}
-    return hashlib.blake2b(b"".join([text, *map(_source, sorted(others))]), digest_size=16).digest()
-
-
-@cache
-def digest(sources: tuple[str, ...]) -> str:
-    """What tells whether code is still good."""
-    found = hashlib.blake2b(_tools().encode(), digest_size=8)
-    for source in (*_COMPILERS, *sources):
-        found.update(_source(source))
-    return found.hexdigest()
-
-
-@cache
-def _tools() -> str:
-    """What all machine code depends on, in words."""
-    kind = "debug" if hasattr(sys, "gettotalrefcount") else "release"
-    lines = [
-        f"python: {sys.version} {sys.implementation.cache_tag} {kind} {getattr(sys, 'abiflags', '')}{EXTENSION_SUFFIXES[0]}",
-        f"numpy: {np.__version__}",
-        f"instructions: {isa.key()}",
-    ]
-    for package in ("numba", "llvmlite"):  # to import them for their versions would take a tenth of a second
-        spec = find_spec(package)
-        if spec is not None and spec.origin is not None:
-            version = Path(spec.origin).with_name("_version.py")
-            text = version.read_bytes() if version.exists() else spec.origin.encode()
-            number = re.search(rb"""version['"]*(?:\s*[:=]\s*)['"]([\w.+]+)""", text)
-            said = number[1].decode() if number else "?"
-            lines.append(f"{package}: {said} {hashlib.blake2b(text, digest_size=8).hexdigest()}")
-    lines += [f"{key}: {value}" for key, value in sorted(os.environ.items()) if key in _SETTINGS and value]
-    if not SUPPORTED:
-        lines.append("called through Numba")
-    lines.append(_processor())
-    return "".join(f"{' '.join(line.split())}\n" for line in lines)
-
-
-# What changes the code that Numba makes.
-_SETTINGS = (
-    *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX", "NUMBA_OPT", "NUMBA_LOOP_VECTORIZE"),
-    *("NUMBA_SLP_VECTORIZE", "NUMBA_BOUNDSCHECK", "NUMBA_DEBUGINFO", "NUMBA_DISABLE_JIT", "NUMBA_LLVM_PASS_TIMINGS"),
-)
-
-
-@cache
-def _processor() -> str:
-    """The model and the instructions of the first processor; code is compiled for them, and a cache may be shared."""
-    lines = []
-    with suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as stream:
-        lines = stream.read(1 << 14).split("\n\n")[0].splitlines()
-    lines = [line for line in lines if line.startswith(("model", "flags", "cpu family", "stepping"))]
-    features = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
-    seen = getattr(features, "__cpu_features__", {})  # as the processor itself tells NumPy
-    return f"processor: {'; '.join(lines)}; {' '.join(sorted(name for name, there in seen.items() if there))}"
+    return f"ferro kernel {name} {tag}\n{fingerprint.tools()}sources: {fingerprint.of_sources(sources)}\n\n".encode()

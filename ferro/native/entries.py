@@ -23,13 +23,13 @@ class EntryFile:
         """The entries, if they are on disk when they are first asked for. Where kernels are waited for, they are made."""
         if not SUPPORTED or readiness.MODE == "off":
             return None
-        packed = disk_cache.read(_NAME, self.tag, self.sources)
+        packed = disk_cache.read(NAME, self.tag, self.sources)
         if packed is None:
             if readiness.MODE != "wait":
                 return None
             packed = self.make()
         try:
-            return Code(_NAME, packed)
+            return Code(NAME, packed)
         except (LookupError, OSError, ValueError):  # see Kernel.add and Kernel.load
             return None
 
@@ -38,16 +38,16 @@ class EntryFile:
         from ferro.native import jit_entries
 
         packed = jit_entries.export(self.functions())
-        disk_cache.write(_NAME, self.tag, self.sources, packed)
+        disk_cache.write(NAME, self.tag, self.sources, packed)
         return packed
 
     def make_missing(self) -> None:
         """The same, where they are not on disk."""
-        if SUPPORTED and disk_cache.read(_NAME, self.tag, self.sources) is None:
+        if SUPPORTED and disk_cache.read(NAME, self.tag, self.sources) is None:
             self.make()
 
 
-_NAME = "entries"  # one that no kernel has
+NAME = "entries"  # one that no kernel has
 
 
 def fallback(function: Any) -> Any:

@@ -1,8 +1,8 @@
 """Which instruction set: what kernels are compiled for, and which of them are chosen.
 
-FERRO_ISA in the environment restricts it, "avx2" or "baseline"; unset, it is what the processor has. Then code is
-compiled for that very processor. A restricted process compiles for the plain x86-64-v3 (AVX2, FMA) or x86-64 (SSE2), so
-that what others will compute can be tried on a processor with more.
+FERRO_ISA in the environment names it, "avx512", "avx2" or "baseline"; unset, it is what the processor has. Then code is
+compiled for that very processor. Where it is named, code is compiled for the plain x86-64-v4 (AVX-512), x86-64-v3 (AVX2,
+FMA) or x86-64 (SSE2), so that what others will compute can be tried on a processor with more, and kernels be packaged.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ferro.native.notices import note
 
 LEVELS = ("baseline", "avx2", "avx512")  # of x86-64; each has all that the one before has
-_TARGETS = {"baseline": "x86-64", "avx2": "x86-64-v3"}  # as LLVM calls them
+_TARGETS = {"baseline": "x86-64", "avx2": "x86-64-v3", "avx512": "x86-64-v4"}  # as LLVM calls them
 _PART = "instruction set"
 
 
@@ -43,13 +43,13 @@ def _chosen(wish: str, own: str) -> str:
         return own
     if wish not in _TARGETS:
         raise ValueError(
-            f"FERRO_ISA is {wish!r}; it may be 'avx2' or 'baseline', or unset for all that the processor has"
+            f"FERRO_ISA is {wish!r}; it may be 'avx512', 'avx2' or 'baseline', or unset for all that the processor has"
         )
     if own == "other":
         note(_PART, f"FERRO_ISA={wish} means nothing on {platform.machine()}: all that the processor has is used")
         return own
     if LEVELS.index(wish) > LEVELS.index(own):
-        note(_PART, f"FERRO_ISA={wish}: the processor has no AVX2, so kernels are made for the baseline")
+        note(_PART, f"FERRO_ISA={wish}: the processor has no {wish.upper()}, so kernels are made for {own}")
         return own
     return wish
 
@@ -61,7 +61,8 @@ def _numba_compiles() -> bool:
 
 
 _OWN = _of_processor()
-LEVEL = _chosen(os.environ.get("FERRO_ISA", "").strip().lower(), _OWN)  # one of LEVELS, or "other"
+_WISH = os.environ.get("FERRO_ISA", "").strip().lower()
+LEVEL = _chosen(_WISH, _OWN)  # one of LEVELS, or "other"
 
 
 def has_avx512() -> bool:
@@ -86,6 +87,13 @@ def target() -> str:
     return _target
 
 
+def package_level() -> str:
+    """The level of x86-64 that a package may carry kernels of for this process; empty if there is none."""
+    if LEVEL == "avx512" and not _has("X86_V4", "AVX512_SKX"):
+        return ""  # (the first processors with AVX-512 had less of it than x86-64-v4)
+    return {"avx2": "x86-64-v3", "avx512": "x86-64-v4"}.get(LEVEL, "")
+
+
 def key() -> str:
     """What tells code that is compiled in this process from code for another instruction set."""
     return f"{LEVEL} {target()}"
@@ -100,7 +108,7 @@ def describe() -> str:
 
 def _restricted() -> str:
     """Have Numba, which may be imported by now or later, compile for the level of this process; `target` tells."""
-    if LEVEL == _OWN:
+    if LEVEL != _WISH:
         return ""
     if _numba_compiles():
         note(_PART, "Numba was in use before ferro was imported: kernels are compiled for all that the processor has")

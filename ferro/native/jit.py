@@ -9,7 +9,7 @@ Note [Floating point in kernels]
 Note [The cache of kernels]
     Machine code is kept by disk_cache.py where loader.py can load it; only elsewhere does Numba keep it. To decide whether
     it is still good, Numba looks only at the file that the kernel stands in; what that takes from other files counts
-    too, as disk_cache.py sees it. Nor does it look whose files they are, though it runs what they say:
+    too, as fingerprint.py sees it. Nor does it look whose files they are, though it runs what they say:
     disk_cache.py does. A file that is damaged, or cannot be written, costs time.
 
 Note [Compiled, never run]
@@ -37,7 +37,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.extending import intrinsic, overload
 
-from ferro.native import disk_cache
+from ferro.native import disk_cache, fingerprint
 from ferro.native.loader import SUPPORTED
 from ferro.native.notices import note
 
@@ -126,7 +126,9 @@ def kernel(fn: Callable[..., Any]) -> Any:
     if not disk_cache.trusted(Path(cache.cache_path), index._index_name.rpartition(".")[0]):
         return numba.njit(**_KERNEL)(fn)
     if fn.__module__.startswith("ferro."):  # (a kernel may stand elsewhere, in a test)
-        index._source_stamp = disk_cache.digest((fn.__module__,))  # see Note [The cache of kernels]
+        index._source_stamp = fingerprint.of_tools() + fingerprint.of_sources(
+            (fn.__module__,)
+        )  # see Note [The cache of kernels]
     cache.load_overload, cache.save_overload = _tried(cache.load_overload), _tried(cache.save_overload)
     return made
 

@@ -75,6 +75,12 @@ def pack(code: bytes, entries: dict[str, int], symbols: list[str], addresses: li
     return _digest(rest) + rest
 
 
+def symbols(packed: bytes) -> list[str]:
+    """The names of functions and objects of the process that packed machine code refers to."""
+    (words,) = struct.unpack_from("<Q", packed, 16)
+    return json.loads(packed[32 : 32 + words])["symbols"]
+
+
 def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 

@@ -3,11 +3,12 @@
 import errno
 import os
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from ferro.native import disk_cache, notices
+from ferro.native import disk_cache, fingerprint, notices
 from tests.configuration import with_machine_code
 from tests.helpers import run_python
 
@@ -16,6 +17,7 @@ posix = pytest.mark.skipif(not disk_cache._POSIX, reason="rights are kept otherw
 root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
 
 SOURCES = ("ferro.cpu.kernels.jit_pointwise",)
+CURRENT = frozenset([fingerprint.of_sources(SOURCES)])
 OTHER = 12345  # another user
 
 
@@ -62,7 +64,7 @@ def test_code_in_a_folder_that_others_may_write_to_is_ignored(folder, mode):
     assert disk_cache.listed.__wrapped__() == {}
     assert not disk_cache.writable()
     assert not disk_cache.write("cube", "f4-1", SOURCES, b"code")
-    disk_cache.prune()
+    disk_cache.prune(CURRENT)
     assert [*folder.iterdir()] == [path]
     assert str(folder) in said()
     assert "others may write" in said()
@@ -184,15 +186,15 @@ def test_what_was_made_for_something_else_is_refused_whatever_its_name(folder, m
         lambda patch: patch.setattr(sys, "abiflags", "t", raising=False),
         lambda patch: patch.setattr(sys, "gettotalrefcount", lambda: 0, raising=False),
         lambda patch: patch.setattr(np, "__version__", "2.99"),
-        lambda patch: patch.setattr(disk_cache, "_processor", lambda: "processor: another"),
-        lambda patch: patch.setattr(disk_cache, "find_spec", lambda package: None),
+        lambda patch: patch.setattr(fingerprint, "_processor", lambda: "processor: another"),
+        lambda patch: patch.setattr(fingerprint, "find_spec", lambda package: None),
         lambda patch: patch.setenv("NUMBA_CPU_NAME", "generic"),
     ],
 )
 def test_whatever_code_depends_on_is_in_its_name(change, monkeypatch):
-    before = disk_cache._tools.__wrapped__()
+    before = fingerprint.tools.__wrapped__()
     change(monkeypatch)
-    assert disk_cache._tools.__wrapped__() != before
+    assert fingerprint.tools.__wrapped__() != before
 
 
 @pytest.mark.parametrize("cut", [0, 10, 300, -5, -1])
@@ -237,19 +239,99 @@ def test_a_folder_that_goes_away_takes_nothing_with_it(folder):
 # --- old files -------------------------------------------------------------------------------------------------------
 
 
+OLD = "0123456789abcdef"  # a digest of sources that are no more
+ANOTHER = "89abcdef"  # another Python's digest of tools
+
+
+def put(folder, name, days=0):
+    """A file that was last used so many days ago."""
+    path = folder / name
+    path.write_bytes(b"old")
+    os.utime(path, (time.time() - days * 86400,) * 2)
+    return path
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.fixture
+def beside(folder, monkeypatch):
+    """The same folder, as the one beside the sources."""
+    monkeypatch.setattr(disk_cache, "_BESIDE", folder)
+    return folder
+
+
+def of_old_sources():
+    return f"{fingerprint.of_tools()}.{OLD}.kernel"
+
+
+def test_beside_the_sources_old_code_goes_when_the_kernel_is_compiled_again(beside):
+    beside.mkdir(mode=0o700)
+    stale = put(beside, f"cube-f4-0.{of_old_sources()}")
+    former = put(beside, f"cube-f4-0-{OLD}.kernel")  # as former versions named them
+    stay = [
+        put(beside, f"cube-f4-0.{ANOTHER}.{OLD}.kernel"),
+        put(beside, f"cube-f4-1.{of_old_sources()}"),
+        put(beside, f"cube.rows-f4-0.{of_old_sources()}"),
+    ]
+    assert disk_cache.write("cube", "f4-0", SOURCES, b"code")
+    assert not stale.exists()
+    assert not former.exists()
+    assert all(path.exists() for path in stay)
+    assert disk_cache.read("cube", "f4-0", SOURCES) == b"code"
+    disk_cache.prune(CURRENT)  # at the next warm-up the rest goes, but for another Python's
+    assert names(beside) == {disk_cache._file("cube", "f4-0", SOURCES), stay[0].name}
+
+
+def test_code_of_a_kernel_that_is_no_more_goes(beside):
+    kept(beside)
+    put(beside, f"no_such_kernel-f8-12345678.{of_old_sources()}")
+    disk_cache.prune(CURRENT)
+    assert names(beside) == {disk_cache._file("cube", "f4-0", SOURCES)}
+
+
+def test_where_versions_of_ferro_share_a_folder_only_what_nobody_uses_goes(folder):
+    kept(folder)
+    put(folder, f"cube-f4-0.{of_old_sources()}", disk_cache.UNUSED - 1)
+    put(folder, f"cube-f4-0-{OLD}.kernel", disk_cache.UNUSED - 1)
+    before = names(folder)
+    put(folder, f"cube-f4-0.{ANOTHER}.{OLD}.kernel", disk_cache.UNUSED + 1)
+    put(folder, f"cube-f8-0-{OLD}.kernel", disk_cache.UNUSED + 1)
+    disk_cache.prune(CURRENT)
+    assert names(folder) == before
+    disk_cache.write("cube", "f4-0", SOURCES, b"code")
+    assert names(folder) == before
+
+
+def test_code_that_is_current_never_goes(beside):
+    path = kept(beside)
+    os.utime(path, (0, 0))
+    disk_cache.prune(CURRENT)
+    assert path.exists()
+
+
+def test_reading_tells_that_a_file_is_used(folder):
+    path = kept(folder)
+    os.utime(path, (0, 0))
+    assert disk_cache.read("cube", "f4-0", SOURCES) == b"code"
+    used = path.stat().st_mtime
+    assert used > time.time() - 86400
+    os.utime(path, (used - 3600,) * 2)  # once a day is enough
+    assert disk_cache.read("cube", "f4-0", SOURCES) == b"code"
+    assert path.stat().st_mtime == used - 3600
+
+
 def test_the_last_few_of_each_kernel_and_signature_are_kept(folder):
     now = kept(folder)
-    for age in range(1, 8):
-        other = folder / f"cube-f4-0-{age:016x}.kernel"
-        other.write_bytes(b"old")
-        os.utime(other, ns=(0, 10**18 - age))
-    (folder / "cube-f8-0-0000000000000001.kernel").write_bytes(b"another signature")
-    (folder / "something else").write_bytes(b"")
-    disk_cache.prune()
-    left = {path.name for path in folder.iterdir()}
-    assert left == {now.name, "cube-f8-0-0000000000000001.kernel", "something else"} | {
-        f"cube-f4-0-{age:016x}.kernel" for age in range(1, disk_cache.KEPT)
-    }
+    for age in range(1, disk_cache.KEPT + 4):
+        put(folder, f"cube-f4-0.{ANOTHER}.{age:016x}.kernel", age)
+    other = {f"cube-f8-0.{ANOTHER}.{OLD}.kernel", "something else"}
+    for name in other:
+        put(folder, name)
+    disk_cache.prune(CURRENT)
+    few = {f"cube-f4-0.{ANOTHER}.{age:016x}.kernel" for age in range(1, disk_cache.KEPT)}
+    assert names(folder) == {now.name, *other, *few}
 
 
 @posix
@@ -258,10 +340,10 @@ def test_what_is_being_written_stays_and_what_was_left_goes(folder):
     with (folder / "1.part").open("wb") as busy:
         assert disk_cache._locked(busy.fileno())
         (folder / "2.part").write_bytes(b"half")
-        disk_cache.prune()
+        disk_cache.prune(CURRENT)
         assert (folder / "1.part").exists()
         assert not (folder / "2.part").exists()
-    disk_cache.prune()
+    disk_cache.prune(CURRENT)
     assert not (folder / "1.part").exists()
 
 

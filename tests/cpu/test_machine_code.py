@@ -11,7 +11,17 @@ import pytest
 from ferro.cpu import pooling
 from ferro.cpu.kernels import WIDE, activations
 from ferro.cpu.kernels.prepare import signatures
-from ferro.native import compiler_process, disk_cache, extensions, isa, loader, notices, readiness, registry
+from ferro.native import (
+    compiler_process,
+    disk_cache,
+    extensions,
+    fingerprint,
+    isa,
+    loader,
+    notices,
+    readiness,
+    registry,
+)
 from ferro.native.kernel import Kernel, describe, tag_of
 from ferro.native.readiness import get
 from tests.configuration import with_machine_code
@@ -147,20 +157,20 @@ def test_what_is_kept_is_found(folder):
 
 
 def test_the_files_that_a_kernel_stands_in_tell_its_versions_apart(monkeypatch):
-    before = disk_cache.digest.__wrapped__(("ferro.cpu.kernels.jit_softmax",))
+    before = fingerprint.of_sources.__wrapped__(("ferro.cpu.kernels.jit_softmax",))
     read = Path.read_bytes
     for changed in (
         "jit_softmax.py",
         "jit_math.py",
         "jit_export.py",
     ):  # its own, one whose functions it takes, the compiler
-        disk_cache._source.cache_clear()
+        fingerprint._source.cache_clear()
         monkeypatch.setattr(Path, "read_bytes", lambda path, name=changed: read(path) + b" " * (path.name == name))
-        assert disk_cache.digest.__wrapped__(("ferro.cpu.kernels.jit_softmax",)) != before
-    disk_cache._source.cache_clear()
+        assert fingerprint.of_sources.__wrapped__(("ferro.cpu.kernels.jit_softmax",)) != before
+    fingerprint._source.cache_clear()
     monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b" " * (path.name == "jit_winograd.py"))
-    assert disk_cache.digest.__wrapped__(("ferro.cpu.kernels.jit_softmax",)) == before
-    disk_cache._source.cache_clear()
+    assert fingerprint.of_sources.__wrapped__(("ferro.cpu.kernels.jit_softmax",)) == before
+    fingerprint._source.cache_clear()
 
 
 def test_the_first_folder_that_can_be_written_to_is_taken(tmp_path, monkeypatch):

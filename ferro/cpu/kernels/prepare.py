@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.kernels import warm
 from ferro.cpu.kernels.entries import FILES
-from ferro.native import disk_cache, readiness, recorder, registry, threads
+from ferro.native import disk_cache, fingerprint, packaged, readiness, recorder, registry, threads
+from ferro.native.entries import NAME
 from ferro.native.kernel import Kernel, describe, tag_of
 from ferro.native.readiness import get
 
@@ -68,3 +70,26 @@ def compile_all(wanted: str) -> Iterator[None]:
         FILES[wanted.rstrip("-")].make_missing()
     recorder.FILE.make_missing()
     disk_cache.write(readiness.ALL, wanted, registry.modules(), b"")
+
+
+def all_sources() -> dict[tuple[str, str], tuple[str, ...]]:
+    """The modules that each file of machine code is made from, by the file's name and tag."""
+    found = {
+        (name, tag_of(signature)): registry.sources(name) for name, some in signatures().items() for signature in some
+    }
+    found |= {(NAME, file.tag): file.sources for file in (*FILES.values(), recorder.FILE)}
+    return found | {(readiness.ALL, kind): registry.modules() for kind in KINDS}
+
+
+def prune() -> None:
+    """Remove files of the cache on disk that are of no use any more."""
+    disk_cache.prune(frozenset(map(fingerprint.of_sources, all_sources().values())))
+
+
+def archive(folder: Path) -> Path:
+    """Write all machine code, which must have been made, into an archive for packages: see native/packaged.py."""
+    kernels = {key: (sources, disk_cache.read(*key, sources)) for key, sources in all_sources().items()}
+    missing = [f"{name} {tag}" for (name, tag), (_, code) in kernels.items() if code is None]
+    if missing:
+        raise FileNotFoundError(f"there is no machine code on disk of {', '.join(missing)}")
+    return packaged.write(folder, kernels)
