@@ -12,6 +12,23 @@ from ferro.cpu.kernels import prepare
 from ferro.native import isa, loader, readiness
 
 
+def _compile_all() -> None:
+    """Compile what is not on disk, in a process for each kind of kernels."""
+    start = time.perf_counter()
+    count = sum(map(len, prepare.signatures().values()))
+    print(  # noqa: T201
+        f"compiling {count} kernels for {isa.describe()}, as far as they are not on disk: about three minutes on two cores",
+        flush=True,
+    )
+    command = [sys.executable, "-m", "ferro.warmup", "--only"]
+    running = [subprocess.Popen([*command, kind]) for kind in prepare.KINDS]
+    codes = [process.wait() for process in running]  # (all are waited for)
+    if any(codes):
+        raise SystemExit("a kernel could not be compiled")
+    prepare.prune()
+    print(f"all kernels are compiled: {time.perf_counter() - start:.1f} s")  # noqa: T201 - a program for people
+
+
 def main() -> None:
     """Compiles (or loads) every kernel, float32 beside float64, and says how long it took."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -40,19 +57,7 @@ def main() -> None:
         raise SystemExit(
             f"no archive can be made here, of {loader.REFUSAL or isa.describe()}: FERRO_ISA must be avx2 or avx512"
         )
-    start = time.perf_counter()
-    count = sum(map(len, prepare.signatures().values()))
-    print(  # noqa: T201
-        f"compiling {count} kernels for {isa.describe()}, as far as they are not on disk: about three minutes on two cores",
-        flush=True,
-    )
-    command = [sys.executable, "-m", "ferro.warmup", "--only"]
-    running = [subprocess.Popen([*command, kind]) for kind in prepare.KINDS]
-    codes = [process.wait() for process in running]  # (all are waited for)
-    if any(codes):
-        raise SystemExit("a kernel could not be compiled")
-    prepare.prune()
-    print(f"all kernels are compiled: {time.perf_counter() - start:.1f} s")  # noqa: T201 - a program for people
+    _compile_all()
     if given.archive:
         path = prepare.archive(given.archive)
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")  # noqa: T201 - a program for people

@@ -88,8 +88,10 @@ def prune() -> None:
 
 def archive(folder: Path) -> Path:
     """Write all machine code, which must have been made, into an archive for packages: see native/packaged.py."""
-    kernels = {key: (sources, disk_cache.read(*key, sources)) for key, sources in all_sources().items()}
-    missing = [f"{name} {tag}" for (name, tag), (_, code) in kernels.items() if code is None]
-    if missing:
-        raise FileNotFoundError(f"there is no machine code on disk of {', '.join(missing)}")
+    kernels: dict[tuple[str, str], tuple[tuple[str, ...], bytes]] = {}
+    for (name, tag), sources in all_sources().items():
+        code = disk_cache.read(name, tag, sources)
+        if code is None:
+            raise FileNotFoundError(f"there is no machine code on disk of {name} {tag}")
+        kernels[name, tag] = sources, code
     return packaged.write(folder, kernels)
