@@ -2,6 +2,7 @@
 
 import warnings as _warnings
 
+from ferro.cpu import array_function as _array_function
 from ferro.cpu.activations import *
 from ferro.cpu.attention import *
 from ferro.cpu.convolution import *
@@ -34,6 +35,8 @@ from ferro.cpu.sparse import *
 from ferro.cpu.special import *
 from ferro.cpu.streams import *  # (of torch.cpu, whose name this package has)
 from ferro.cpu.structure import *
+
+globals().update(_array_function.entries())  # all of them are declared by now
 
 # log(0) is -inf and 0/0 is nan, here as in PyTorch: no occasion for NumPy's RuntimeWarning where ferro itself computes.
 # A filter costs nothing, np.errstate around each operation costs as much as four small operations.

@@ -10,8 +10,8 @@ import numpy as np
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import attention as heads
 from ferro.cpu.kernels.common import SMALL, split
-from ferro.cpu.kernels.softmax import softmax, softmax_vjp
 from ferro.cpu.products import matmul
+from ferro.cpu.softmax import softmax, softmax_vjp
 from ferro.native.readiness import get, ready
 
 __all__ = ["attention", "attention_vjp"]

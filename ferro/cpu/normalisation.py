@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ferro import cpu
+from ferro.cpu.array_function import array_function
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.small import nothing, suited
+from ferro.cpu.reductions import sum
 from ferro.cpu.rows import column_sums, row_sums, scalar
 
 __all__ = [
@@ -71,103 +74,115 @@ _ROOT_OF_SMALL = 1e15  # the reciprocal root of 1e-30: a larger sum of squares h
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 
-@entry
-def layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
+def _row_sums(a: Any) -> Any:
+    """The sum of each row of a matrix, as a column or (of short rows) in every place of the row."""
+    return row_sums(a) if a.size < SMALL else sum(a, (1,), True)
+
+
+def _column_sums(a: Any) -> Any:
+    return column_sums(a) if a.size < SMALL else sum(a, (0,), False)
+
+
+def _statistics(rows: Any, eps: float) -> tuple:
+    """The rows less their means, these means, and 1 / sqrt(var + eps): in float64 where float32 may not do."""
+    if rows.size < SMALL:
+        count = scalar(rows.shape[1], rows.dtype)
+        mean = row_sums(rows)
+        mean /= count
+        centred = rows - mean
+        with np.errstate(over="ignore", invalid="ignore"):
+            var = row_sums(centred * centred)
+        var /= count
+        rstd = _inverse_root(var, eps)
+        if _in_reach(rstd):
+            return centred, mean, rstd
+    mean = rows.mean(1, dtype=np.float64, keepdims=True)
+    rstd = 1 / np.sqrt(np.square(rows - mean).mean(1, keepdims=True) + eps)
+    mean = mean.astype(rows.dtype)
+    return rows - mean, mean, rstd.astype(rows.dtype)
+
+
+def _layer_norm(x: Any, weight: Any, bias: Any, n: int, eps: float) -> tuple:
     """(x - mean) / sqrt(var + eps) over the last n dimensions, scaled and shifted; and the mean and 1 / sqrt(var + eps) of
-    each row: vectors from a kernel, else a column or (of short rows) a value in every place of the row.
+    each row.
     """
-    wide, weight, bias = _wide(x), _flat(weight), _flat(bias)
-    if x.size >= SMALL:
-        out, mean, rstd = _kernels.layer_norm(wide, math.prod(x.shape[x.ndim - n :]), weight, bias, eps)
-        return _like(out, x), mean, rstd
-    rows = _rows(wide, n)
-    count = scalar(rows.shape[1], rows.dtype)
-    mean = row_sums(rows)
-    mean /= count
-    out = rows - mean
-    with np.errstate(over="ignore", invalid="ignore"):
-        var = row_sums(out * out)
-    var /= count
-    rstd = _inverse_root(var, eps)
-    if not _in_reach(rstd):
-        doubles = rows.astype(np.float64)
-        mean = doubles.mean(1, keepdims=True)
-        rstd = (1 / np.sqrt(np.square(doubles - mean).mean(1, keepdims=True) + eps)).astype(rows.dtype)
-        mean = mean.astype(rows.dtype)
-        out = rows - mean
+    out, mean, rstd = _statistics(_rows(x, n), eps)
     out *= rstd
     if weight is not None:
-        out = out * weight
+        out = out * _flat(weight)
     if bias is not None:
-        out = out + bias
-    return _like(out, x), mean, rstd
+        out = out + _flat(bias)
+    return _like(out, x), mean[:, 0], rstd[:, 0]
 
 
-@entry
-def layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
+def _layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
-    weight = _flat(weight)
-    if mean.ndim == 1:
-        dx, dw, db = _kernels.layer_norm_vjp(_wide(g), _wide(x), mean, rstd, weight, needs)
-    else:
-        dx, dw, db = _by_products(_rows(_wide(g), n), _rows(_wide(x), n), mean, rstd, weight, needs)
-    if n > 1:
-        shape = x.shape[x.ndim - n :]
-        dw, db = [None if d is None else d.reshape(shape) for d in (dw, db)]
-    return None if dx is None else _like(dx, x), dw, db
-
-
-def _by_products(g: Any, x: Any, mean: Any, rstd: Any, weight: Any, needs: tuple) -> tuple:
-    """The same with the statistics that NumPy gave."""
-    xhat = x - mean
-    xhat *= rstd
-    dw = column_sums(g * xhat) if needs[1] else None
-    db = column_sums(g) if needs[2] else None
+    gs, rstd = _rows(g, n), rstd[:, None]
+    xhat = (_rows(x, n) - mean[:, None]) * rstd
+    shape = x.shape[x.ndim - n :]
+    dw = _column_sums(gs * xhat).reshape(shape) if needs[1] else None
+    db = _column_sums(gs).reshape(shape) if needs[2] else None
     if not needs[0]:
         return None, dw, db
-    gw = g if weight is None else g * weight
-    count = scalar(x.shape[1], gw.dtype)
-    along, level = row_sums(gw * xhat), row_sums(gw)
-    along /= count
-    level /= count
-    xhat *= along
-    xhat += level
+    gw = gs if weight is None else gs * _flat(weight)
+    count = scalar(gw.shape[1], gw.dtype)
+    xhat *= _row_sums(gw * xhat) / count
+    xhat += _row_sums(gw) / count
     dx = gw - xhat
     dx *= rstd
-    return dx, dw, db
+    return _like(dx, x), dw, db
 
 
-def rms_norm(x: Any, weight: Any, n: int, eps: float) -> tuple:
+def _rms_norm(x: Any, weight: Any, n: int, eps: float) -> tuple:
     """x / sqrt(mean(x^2) + eps) over the last n dimensions, scaled; and 1 / sqrt(mean(x^2) + eps) of each row."""
-    rows = _rows(_wide(x), n)
+    rows = _rows(x, n)
     with np.errstate(over="ignore"):
-        squares = vecdot(rows, rows, keepdims=True) if rows.size >= SMALL else row_sums(rows * rows)
-    squares /= scalar(rows.shape[1], squares.dtype)
-    rstd = _inverse_root(squares, eps)
+        squares = _row_sums(rows * rows)
+    rstd = _inverse_root(squares / scalar(rows.shape[1], squares.dtype), eps)
     if not _in_reach(rstd):
         rstd = (1 / np.sqrt(np.square(rows, dtype=np.float64).mean(1, keepdims=True) + eps)).astype(rows.dtype)
     out = rows * rstd
     if weight is not None:
-        out *= _flat(weight)
-    return _like(out, x), rstd
+        out = out * _flat(weight)
+    return _like(out, x), rstd[:, 0]
 
 
-def rms_norm_vjp(g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
+def _rms_norm_vjp(g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of rms_norm by x and weight (None where `needs` says so)."""
-    gs = _rows(_wide(g), n)
-    xhat = _rows(_wide(x), n) * rstd
-    small = gs.size < SMALL
-    dx = None
-    if needs[0]:
-        gw = gs if weight is None else gs * _flat(weight)
-        along = row_sums(gw * xhat) if small else vecdot(gw, xhat, keepdims=True)
-        along /= scalar(gw.shape[1], along.dtype)
-        dx = _like((gw - xhat * along) * rstd, x)
-    dw = None
-    if needs[1]:
-        dw = column_sums(gs * xhat) if small else np.einsum("ij,ij->j", gs, xhat)
-        dw = dw.reshape(x.shape[x.ndim - n :])
-    return dx, dw
+    gs, rstd = _rows(g, n), rstd[:, None]
+    xhat = _rows(x, n) * rstd
+    dw = _column_sums(gs * xhat).reshape(x.shape[x.ndim - n :]) if needs[1] else None
+    if not needs[0]:
+        return None, dw
+    gw = gs if weight is None else gs * _flat(weight)
+    xhat *= _row_sums(gw * xhat) / scalar(gw.shape[1], gw.dtype)
+    return _like((gw - xhat) * rstd, x), dw
+
+
+layer_norm = array_function(
+    "layer_norm",
+    "x weight weight trailing number -> x rows rows +",
+    formula=_layer_norm,
+    loop="jit_norm.layer_norm",
+    grain=4,
+)
+layer_norm_vjp = array_function(
+    "layer_norm_vjp",
+    "x = weight rows rows trailing any needs -> x weight weight ?",
+    formula=_layer_norm_vjp,
+    loop="jit_norm.layer_norm_vjp",
+    small="jit_small_rows.layer_norm_vjp",
+)
+rms_norm = array_function(
+    "rms_norm", "x weight trailing number -> x rows +", formula=_rms_norm, loop="jit_norm.rms_norm", grain=4
+)
+rms_norm_vjp = array_function(
+    "rms_norm_vjp",
+    "x = weight rows trailing any needs -> x weight ?",
+    formula=_rms_norm_vjp,
+    loop="jit_norm.rms_norm_vjp",
+    small="jit_small_rows.rms_norm_vjp",
+)
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------
@@ -186,7 +201,7 @@ def group_norm(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tuple
         out, mean, rstd = _kernels.group_norm(_wide(x), _wide(weight), _wide(bias), groups, eps)
         return _like(out, x), mean, rstd
     rows = _wide(x).reshape(x.shape[0] * groups, -1)
-    out, mean, rstd = layer_norm(rows, None, None, 1, eps)
+    out, mean, rstd = cpu.layer_norm(rows, None, None, 1, eps)
     out = out.reshape(x.shape[0], x.shape[1], -1)
     if weight is not None:
         out = out * _column(weight)
@@ -205,11 +220,10 @@ def group_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: in
     dx = dw = None
     if needs[0]:
         gw = gs if weight is None else gs * _column(weight)
-        dx = _like(layer_norm_vjp(gw.reshape(rows.shape), rows, None, mean, rstd, 1, eps, (True, False, False))[0], x)
+        dx = cpu.layer_norm_vjp(gw.reshape(rows.shape), rows, None, mean, rstd, 1, eps, (True, False, False))[0]
+        dx = _like(dx, x)
     if needs[1]:
-        if mean.ndim == 1:
-            mean, rstd = mean[:, None], rstd[:, None]
-        xhat = ((rows - mean) * rstd).reshape(gs.shape)
+        xhat = ((rows - mean[:, None]) * rstd[:, None]).reshape(gs.shape)
         dw = np.add.reduce(vecdot(gs, xhat), 0)
     return dx, dw, np.add.reduce(np.add.reduce(gs, 2), 0) if needs[2] else None
 

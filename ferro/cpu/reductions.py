@@ -15,7 +15,6 @@ import ml_dtypes
 import numpy as np
 
 from ferro.cpu.indexing import gather, scatter_
-from ferro.cpu.kernels import softmax as _softmax
 from ferro.cpu.kernels.common import has_kernel
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.limits import SMALL_SQUARES
@@ -29,7 +28,7 @@ from ferro.cpu.kernels.reduce import (
     total,
 )
 
-__all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max_dim", "mean",
+__all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "max_dim", "mean",
            "min_dim", "nansum", "prod", "prod_others", "std", "std_mean", "sum", "tie_weights", "value_gather",
            "value_scatter", "var", "var_mean"]  # fmt: skip
 
@@ -456,23 +455,7 @@ def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -
     return scatter_(out, dim, index, g)
 
 
-# -- logarithms, logic -------------------------------------------------------------------------------------------------
-
-
-def logsumexp(x: Any, dim: tuple, keepdim: bool) -> Any:
-    """log of the sum of exp(x) over the dimensions `dim`, without overflow; -inf over nothing."""
-    d = x.dtype
-    if 0 in [x.shape[k] for k in dim]:
-        return np.full_like(_add(x, dim, None, None, keepdim), -np.inf)
-    if has_kernel(x):
-        return _softmax.logsumexp(x, dim, keepdim)
-    y = wide(x)
-    top = amax(y.real, dim, True)
-    top = np.where(np.isinf(top), np.zeros((), top.dtype), top)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        out = np.log(sum(np.exp(y - top), dim, True)) + top
-    out = out if keepdim else out.reshape([s for k, s in enumerate(out.shape) if k not in dim])
-    return out.astype(d, copy=False)
+# -- logic -------------------------------------------------------------------------------------------------------------
 
 
 def all(x: Any, dim: tuple, keepdim: bool) -> Any:

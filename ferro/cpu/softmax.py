@@ -1,4 +1,7 @@
-"""Softmax and log-softmax of NumPy arrays along one dimension, and their backward: small arrays here, others in kernels."""
+"""Softmax, log-softmax and logsumexp of NumPy arrays, and the backward of the first two.
+
+A row of nothing but -inf has the softmax nan and the logsumexp -inf, as in PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import softmax as _kernels
+from ferro.cpu.array_function import array_function
 from ferro.cpu.kernels.common import SMALL
-from ferro.cpu.kernels.entries import entry
+from ferro.cpu.reductions import sum
 from ferro.cpu.rows import row_sums
 
-__all__ = ["log_softmax", "log_softmax_vjp", "softmax", "softmax_vjp"]
+__all__ = ["log_softmax", "log_softmax_vjp", "logsumexp", "softmax", "softmax_vjp"]
 
-# A call of NumPy costs more than the arithmetic of a small array, so these do without what they need not: no errstate
-# (warnings are the caller's business, see ferro.cpu), results written over arrays that are at hand, and positions in
-# the place of keywords: reduce(array, axis, dtype, out, keepdims).
+# A call of NumPy costs more than the arithmetic of a small array: results are written over arrays that are at hand, and
+# positions stand in the place of keywords: reduce(array, axis, dtype, out, keepdims).
 _top: Any = np.maximum.reduce
 _sum: Any = np.add.reduce
 _PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
@@ -24,13 +26,14 @@ _PLAIN = (np.dtype(np.float32), np.dtype(np.float64))
 _MODERATE = 3600.0
 
 
-def _is_small(x: Any) -> bool:
-    return 0 < x.size < SMALL and x.dtype in _PLAIN and x.ndim > 0
+def _is_small_matrix(x: Any, dim: int) -> bool:
+    """Whether sums along `dim` are cheapest as products (cpu/rows.py)."""
+    return dim == 1 == x.ndim - 1 and 0 < x.size < SMALL and x.dtype in _PLAIN
 
 
 def _quotients(x: Any, dim: int) -> Any:
     """softmax along the rows of a small matrix of moderate numbers; None for other numbers (nan too), arrays and dims."""
-    if dim == 1 and x.ndim == 2:
+    if _is_small_matrix(x, dim):
         flat = x.ravel()
         if flat.dot(flat) < _MODERATE:
             e = np.exp(x, order="C")
@@ -39,11 +42,10 @@ def _quotients(x: Any, dim: int) -> Any:
     return None
 
 
-@entry
-def softmax(x: Any, dim: int) -> Any:
+def _softmax(x: Any, dim: int) -> Any:
     """exp(x) over its sum along `dim`."""
-    if not _is_small(x):
-        return _kernels.softmax(x, dim)
+    if x.size == 0 or x.ndim == 0:
+        return np.asarray(x - x + 1)
     out = _quotients(x, dim)
     if out is None:
         out = x - _top(x, dim, None, None, True)
@@ -52,21 +54,19 @@ def softmax(x: Any, dim: int) -> Any:
     return out
 
 
-@entry
-def softmax_vjp(g: Any, out: Any, dim: int) -> Any:
+def _softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of softmax, from its result."""
-    if not _is_small(out):
-        return _kernels.softmax_vjp(g, out, dim)
+    if out.ndim == 0:
+        return g * 0
     found = g * out
-    found -= out * (row_sums(found) if dim == 1 == out.ndim - 1 else _sum(found, dim, None, None, True))
+    found -= out * (row_sums(found) if _is_small_matrix(out, dim) else _sum(found, dim, None, None, True))
     return found
 
 
-@entry
-def log_softmax(x: Any, dim: int) -> Any:
+def _log_softmax(x: Any, dim: int) -> Any:
     """x minus its logsumexp along `dim`."""
-    if not _is_small(x):
-        return _kernels.log_softmax(x, dim)
+    if x.size == 0 or x.ndim == 0:
+        return np.asarray(x - x)
     out = _quotients(x, dim)
     if out is not None:
         return np.log(out, out)
@@ -76,11 +76,54 @@ def log_softmax(x: Any, dim: int) -> Any:
     return out
 
 
-@entry
-def log_softmax_vjp(g: Any, out: Any, dim: int) -> Any:
+def _log_softmax_vjp(g: Any, out: Any, dim: int) -> Any:
     """The backward of log_softmax, from its result."""
-    if not _is_small(out):
-        return _kernels.log_softmax_vjp(g, out, dim)
+    if out.ndim == 0:
+        return g * 0
     p = np.exp(out)
-    p *= row_sums(g) if dim == 1 == out.ndim - 1 else _sum(g, dim, None, None, True)
+    p *= row_sums(g) if _is_small_matrix(out, dim) else _sum(g, dim, None, None, True)
     return np.subtract(g, p, p)
+
+
+def _logsumexp(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """The logarithm of the sum of exp(x) over `dims`, without overflow; -inf for a sum of nothing."""
+    top = np.maximum.reduce(np.real(x), dims, keepdims=True, initial=-np.inf)
+    top = np.where(np.isinf(top), 0, top).astype(top.dtype)  # infinity - infinity must not arise
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        out = np.log(sum(np.exp(x - top), dims, True)) + top
+    return np.asarray(out if keepdim else np.squeeze(out, dims))
+
+
+softmax = array_function(
+    "softmax", "x last -> x +", formula=_softmax, loop="jit_softmax.softmax", columns="jit_softmax.softmax_columns"
+)
+softmax_vjp = array_function(
+    "softmax_vjp",
+    "x = last -> x +",
+    formula=_softmax_vjp,
+    loop="jit_softmax.softmax_vjp",
+    columns="jit_softmax.softmax_vjp_columns",
+    grain=2,
+)
+log_softmax = array_function(
+    "log_softmax",
+    "x last -> x +",
+    formula=_log_softmax,
+    loop="jit_softmax.log_softmax",
+    columns="jit_softmax.log_softmax_columns",
+)
+log_softmax_vjp = array_function(
+    "log_softmax_vjp",
+    "x = last -> x +",
+    formula=_log_softmax_vjp,
+    loop="jit_softmax.log_softmax_vjp",
+    columns="jit_softmax.log_softmax_vjp_columns",
+)
+logsumexp = array_function(
+    "logsumexp",
+    "x dims keep -> r ?",
+    formula=_logsumexp,
+    loop="jit_softmax.logsumexp",
+    small="jit_small_rows.logsumexp",
+    columns="jit_softmax.logsumexp_columns",
+)

@@ -665,7 +665,7 @@ def native_layer_norm(
     out = layer_norm(input, normalized_shape, weight, bias, eps)
     n = len(tuple(normalized_shape))
     _, *found = backend.xp_of(input._data).layer_norm(input._data, None, None, n, eps)
-    mean, rstd = [v if v.ndim == 1 else v[:, 0] for v in found]
+    mean, rstd = found
     lead = (*input._data.shape[: input._data.ndim - n], *[1] * n)
     return out, wrap(mean.reshape(lead)), wrap(rstd.reshape(lead))
 

@@ -102,23 +102,6 @@ def both_ways(function: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> t
         return by_kernel, function()
 
 
-@pytest.mark.parametrize("needs", NEEDS)
-@pytest.mark.parametrize("affine", [True, False])
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(4, 4), (3, 40), (2, 3, 5), (1, 6), (7, 1)])
-def test_layer_norm_by_kernel_and_by_numpy(
-    shape: tuple, dtype: Any, affine: bool, needs: tuple, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    x, g = rng.standard_normal((2, *shape)).astype(dtype)
-    w, b = rng.standard_normal((2, shape[-1])).astype(dtype) if affine else (None, None)
-
-    def forward_and_back() -> tuple:
-        out, mean, rstd = cpu.layer_norm(x, w, b, 1, 1e-5)
-        return out, *cpu.layer_norm_vjp(g, x, w, mean, rstd, 1, 1e-5, needs)
-
-    same(*both_ways(forward_and_back, monkeypatch), dtype)
-
-
 @pytest.mark.parametrize("constant", [1.0, 1000.0, 0.1])
 @pytest.mark.parametrize("n", [3, 10, 40])
 def test_the_layer_norm_of_equal_numbers_is_zero_without_kernels(

@@ -16,7 +16,7 @@ from ferro.cpu.kernels.entry_table import LAYOUTS, SINGLE, WRITTEN
 from ferro.native import isa, readiness
 from ferro.native.entries import EntryFile
 
-_DTYPES = {"f4": np.float32, "f8": np.float64}
+DTYPES = {"f4": np.float32, "f8": np.float64}
 _PACKAGE = "ferro.cpu.kernels"
 _SOURCES = (
     *[f"{_PACKAGE}.{module}" for module in (*LAYOUTS, *WRITTEN, "jit_total", "entry_table")],
@@ -46,11 +46,11 @@ def _functions(code: str) -> dict[str, Any]:
         for names, layout in layouts.items():
             for name in names.split():
                 large = getattr(totals, name) if "dims" in layout and "+" in layout else None
-                found[name] = jit_entries.make(getattr(kernels, name), layout, _DTYPES[code], large)
+                found[name] = jit_entries.make(getattr(kernels, name), layout, DTYPES[code], large)
     for module, names in WRITTEN.items():
-        written = import_module(f"{_PACKAGE}.{module}").entries(_DTYPES[code])
+        written = import_module(f"{_PACKAGE}.{module}").entries(DTYPES[code])
         found.update(zip(names.split(), written, strict=True))
     return found
 
 
-FILES = {code: EntryFile(code, _SOURCES, partial(_functions, code)) for code in _DTYPES}
+FILES = {code: EntryFile(code, _SOURCES, partial(_functions, code)) for code in DTYPES}

@@ -12,7 +12,6 @@ LAYOUTS = {
         "var": "x dims number keep -> r ?",
         "vector_norm": "x number dims keep -> r ?+",
         "max_dim min_dim": "x dims keep -> r i",
-        "layer_norm_vjp": "x = weight rows rows trailing any any -> x weight weight ?",
         "batch_norm": "x channel channel none none true number -> x channels channels ?",
         "batch_norm_vjp": "x = channel channels channels true number any -> x channels channels ?",
         "cross_entropy": "x labels none number mean number -> one norms ?",
@@ -23,17 +22,10 @@ LAYOUTS = {
         "take_rows": "table index -> taken ?",
         "add_rows": "x index count none false -> counted ?",
     },
-    "jit_softmax": {
-        "softmax log_softmax": "x last -> x +",
-        "softmax_vjp log_softmax_vjp": "x = last -> x +",
-    },
     "jit_activations": {
         "sigmoid": "many -> x +",
         "silu mish erf": "x -> x +",
         "sigmoid_vjp silu_vjp mish_vjp tanh_vjp": "x = -> x +",
-    },
-    "jit_norm": {
-        "layer_norm": "x weight weight trailing number -> x rows rows +",
     },
     "jit_pointwise": {
         "relu": "x -> x +",

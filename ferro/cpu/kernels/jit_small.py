@@ -188,33 +188,6 @@ amin, min_dim = _extreme(lambda a, b: (a < b) | ((a != a) & (b == b)), "min")  #
 # --- layers ----------------------------------------------------------------------------------------------------------
 
 
-@kernel
-def layer_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
-    """All three gradients, added up in the precision of the data: the rows are few."""
-    T = x.dtype.type
-    n = x.shape[1]
-    if x.shape[0] > RUN:
-        return False
-    g_weight[:] = 0
-    g_bias[:] = 0
-    for i in range(x.shape[0]):
-        m, r = mean[i], rstd[i]
-        plain, product = T(0), T(0)
-        for j in range(n):
-            h = (x[i, j] - m) * r
-            g_weight[j] += g[i, j] * h
-            g_bias[j] += g[i, j]
-            v = g[i, j] * weight[j] if weight.size else g[i, j]
-            plain += v
-            product += v * h
-        plain /= T(n)
-        product /= T(n)
-        for j in range(n):
-            v = g[i, j] * weight[j] if weight.size else g[i, j]
-            out[i, j] = r * (v - plain - (x[i, j] - m) * r * product)
-    return True
-
-
 _batch_norm = jit_norm.batch_norm
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, is_half, share_rows, widened
 from ferro.cpu.kernels.limits import FAR
-from ferro.cpu.kernels.softmax import log_softmax, logsumexp
+from ferro.cpu.softmax import log_softmax, logsumexp
 
 
 def _check_targets(target: np.ndarray, classes: int, ignore_index: int) -> None:

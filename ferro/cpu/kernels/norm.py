@@ -1,4 +1,4 @@
-"""Layer and batch normalisation of NumPy arrays, mean and variance together, and their derivatives.
+"""Batch and group normalisation of NumPy arrays, mean and variance together, and their derivatives.
 
 Results are made in their final shape: the engine copies a gradient that is a view of another array.
 """
@@ -26,7 +26,6 @@ Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
 
 SUMMED = 1 << 17  # elements of channels that are summed for themselves, at least
-ROWS, SHARED = 512, 1 << 14  # rows, and elements of rows, likewise
 LONG = 64  # places of a channel from which each of its images is summed for itself
 
 
@@ -35,88 +34,9 @@ def _narrowed(gradients: Gradients, dtype: np.dtype) -> Gradients:
     return x, weight, bias
 
 
-def _or_none(x: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
-    """A parameter as a flat array, of no elements if there is none."""
-    return np.empty(0, dtype) if x is None else contiguous(x, dtype).reshape(-1)
-
-
 def _parts(length: int, grain: int) -> int:
     """How many parts of `length` rows are summed for themselves, `grain` or more in each."""
     return max(1, min(length // max(grain, 1), MOST_CHUNKS))
-
-
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-
-def layer_norm(
-    x: np.ndarray, n: int, weight: np.ndarray | None, bias: np.ndarray | None, eps: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every `n` consecutive elements normalised, times weight, plus bias; and each row's mean and 1/√(variance + eps).
-
-    The last two have one element per row, and are float32 for 16-bit floats.
-    """
-    if is_half(x):
-        out, mean, rstd = layer_norm(widened(x), n, widened(weight), widened(bias), eps)
-        return out.astype(x.dtype), mean, rstd
-    rows = contiguous(x).reshape(x.size // n if n else 0, n)
-    if not has_kernel(x, "layer_norm"):
-        mean, var = _moments(rows, (1,))
-        mean, rstd = mean.astype(x.dtype), (1 / np.sqrt(var + eps)).astype(x.dtype)
-        centred = rows - mean[:, None]
-        out = centred * rstd[:, None]
-        if weight is not None:
-            out = out * weight.reshape(-1)
-        if bias is not None:
-            out = out + bias.reshape(-1)
-        return out.reshape(x.shape), mean, rstd
-    out, mean, rstd = np.empty(x.shape, x.dtype), np.empty(len(rows), x.dtype), np.empty(len(rows), x.dtype)
-    w, b = _or_none(weight, x.dtype), _or_none(bias, x.dtype)
-    args = (rows, w, b, float(eps), out.reshape(rows.shape), mean, rstd)
-    share_rows("layer_norm", len(rows), 4 * GRAIN // n, args, 0b110)
-    return out, mean, rstd
-
-
-def layer_norm_vjp(
-    g: np.ndarray, x: np.ndarray, mean: np.ndarray, rstd: np.ndarray, weight: np.ndarray | None, needs: Needs
-) -> Gradients:
-    """The gradients of layer_norm for x, weight and bias, those that `needs` asks for; the last two flat."""
-    if is_half(x):
-        wide = layer_norm_vjp(widened(g), widened(x), widened(mean), widened(rstd), widened(weight), needs)
-        return _narrowed(wide, x.dtype)
-    rows = contiguous(x).reshape(len(mean), -1)
-    gs = contiguous(g, x.dtype).reshape(rows.shape)
-    if not has_kernel(x, "layer_norm_vjp"):
-        return _layer_norm_vjp(gs, rows, mean, rstd, weight, needs, x.shape)
-    n = rows.shape[1]
-    out = np.empty(x.shape if needs[0] else 0, x.dtype)
-    w = _or_none(weight, x.dtype)
-    parts = max(1, min(len(rows) // ROWS, x.size // SHARED, MOST_CHUNKS))
-    totals = np.zeros((2 * parts, n if needs[1] or needs[2] else 0))
-    run_parts("layer_norm_vjp", parts, (gs, rows, mean, rstd, w, out.reshape(-1, n), totals), 1 << 4)
-    g_weight, g_bias = totals.reshape(parts, 2, -1).sum(0).astype(x.dtype) if totals.size else totals[:2]
-    return out if needs[0] else None, g_weight if needs[1] else None, g_bias if needs[2] else None
-
-
-def _layer_norm_vjp(
-    g: np.ndarray,
-    x: np.ndarray,
-    mean: np.ndarray,
-    rstd: np.ndarray,
-    weight: np.ndarray | None,
-    needs: Needs,
-    shape: tuple[int, ...],
-) -> Gradients:
-    normal = (x - mean[:, None]) * rstd[:, None]
-    g_x = g_weight = g_bias = None
-    if needs[0]:
-        gw = g if weight is None else g * weight.reshape(-1)
-        both = gw - gw.mean(1, keepdims=True) - normal * (gw * normal).mean(1, keepdims=True)
-        g_x = (both * rstd[:, None]).reshape(shape)
-    if needs[1]:
-        g_weight = (g * normal).sum(0)
-    if needs[2]:
-        g_bias = g.sum(0)
-    return g_x, g_weight, g_bias
 
 
 # --- channels --------------------------------------------------------------------------------------------------------

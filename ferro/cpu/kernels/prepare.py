@@ -66,8 +66,9 @@ def compile_all(wanted: str) -> Iterator[None]:
     for name in signatures():
         compile_for(name, wanted)
         yield
-    if wanted.rstrip("-") in FILES:
-        FILES[wanted.rstrip("-")].make_missing()
+    for code, file in FILES.items():
+        if code.partition(".")[0] == wanted.rstrip("-"):
+            file.make_missing()
     recorder.FILE.make_missing()
     disk_cache.write(readiness.ALL, wanted, registry.modules(), b"")
 
