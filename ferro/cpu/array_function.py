@@ -9,9 +9,10 @@ Note [Array functions]
     - `ArrayFunction.into`, which writes the results into arrays that there are;
     - the name in the registry, what is compiled ahead, and tests/cpu/test_array_functions.py.
 
-    A loop is named "module.function", a module of cpu/kernels. It gets what the layout gives to entries: matrices for x and =,
-    vectors for weight (empty for None), rows, norms and labels, then the results. Its rows must not depend on each other. A
-    result `weight` is a sum over rows: the loop adds each chunk's to a row of float64 of its own.
+    A loop is named "module.function", a module of cpu/kernels. It gets what the layout gives to entries: matrices for x and
+    =, vectors for weight (empty for None), rows, norms and labels, then the results. Its rows must not depend on each other. A
+    result `weight` is a sum over rows: the loop adds each chunk's to a row of float64 of its own. A loop that may return False
+    (layout: "?") leaves the answer to the formula then.
 
     Words beside those of entries: needs, a tuple of bools, which results are wanted; the loop gets empty arrays for the others.
 """
@@ -99,14 +100,19 @@ class ArrayFunction:
             found = self._by_kernel(args, outs)
         else:
             found = entered(self)(*args)
-        for a, b in zip(outs, found if isinstance(found, tuple) else (found,), strict=True):
-            if a is b or a is None:
-                continue
-            if a.shape != b.shape or a.dtype != b.dtype:
-                raise ValueError(
-                    f"{self.name}: the result has shape {b.shape} and dtype {b.dtype}, not {a.shape} and {a.dtype}"
-                )
-            np.copyto(a, b)
+        pairs = list(zip(outs, found if isinstance(found, tuple) else (found,), strict=True))
+        for a, b in pairs:
+            if a is not None:
+                self._check(a, b.shape, b.dtype)
+        for a, b in pairs:
+            if a is not None and a is not b:
+                np.copyto(a, b)
+
+    def _check(self, a: np.ndarray, shape: tuple, dtype: Any) -> None:
+        if a.shape != shape or a.dtype != dtype:
+            raise ValueError(
+                f"{self.name}: the result has shape {shape} and dtype {dtype}, not {a.shape} and {a.dtype}"
+            )
 
     def _in_float32(self, args: tuple) -> Any:
         """The function of 16-bit floats; x and r are rounded once at the end, the rest stays as it is."""
@@ -154,24 +160,33 @@ class ArrayFunction:
                 needs = a
         summed = "weight" in self.results
         parts = max(1, min(rows // ROWS, x.size // SHARED, MOST_CHUNKS)) if summed else 0
+        shape = x.shape[x.ndim - args[self.words.index("trailing")] :] if summed else ()  # of a result `weight`
         found = []
         for k, word in enumerate(self.results):
-            shape = {"x": x.shape, "weight": (parts, length)}.get(word, (rows,))
-            dtype = _WIDE if word == "weight" else _DTYPE_OF.get(word, x.dtype)
-            if not needs[k]:
-                shape = (0, length) if word == "x" else (parts, 0)
-            found.append(_usable(outs, k, shape, dtype) if word != "weight" else np.zeros(shape))
-            given.append(found[-1].reshape(-1, length) if word == "x" else found[-1])
+            given_out = None if outs is None else outs[k]
+            full = {"x": x.shape, "weight": shape}.get(word, (rows,))
+            dtype = _DTYPE_OF.get(word, x.dtype)
+            if given_out is not None:
+                self._check(given_out, full, dtype)
+            if word == "weight":
+                made = np.zeros((parts, length if needs[k] else 0))
+            elif not needs[k]:
+                made = np.empty((0, length), dtype)
+            elif given_out is not None and given_out.flags.carray:
+                made = given_out
+            else:
+                made = np.empty(full, dtype)
+            found.append(made)
+            given.append(made.reshape(-1, length) if word == "x" else made)
         kernel = self.kernels[0]
         if summed:
             run_parts(kernel, parts, tuple(given), whole)
-            shape = x.shape[x.ndim - args[self.words.index("trailing")] :]
             found = [
                 a.sum(0).astype(x.dtype).reshape(shape) if word == "weight" and need else a
                 for word, a, need in zip(self.results, found, needs, strict=True)
             ]
-        else:
-            share_rows(kernel, rows, int(self.grain * GRAIN) // max(length, 1), tuple(given), whole)
+        elif not share_rows(kernel, rows, int(self.grain * GRAIN) // max(length, 1), tuple(given), whole):
+            return self.formula(*args)
         results = [a if need else None for a, need in zip(found, needs, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
 
@@ -237,12 +252,6 @@ class ArrayFunction:
             some.append({"dims": (0, last), "keep": True})
         for other in some:
             yield tuple([(values | other).get(word) for word in self.words])
-
-
-def _usable(outs: tuple | None, k: int, shape: tuple, dtype: Any) -> np.ndarray:
-    """The array that is given for a result, if a kernel can write into it, or a new one."""
-    a = None if outs is None else outs[k]
-    return a if a is not None and a.flags.carray and a.shape == shape and a.dtype is dtype else np.empty(shape, dtype)
 
 
 def array_function(

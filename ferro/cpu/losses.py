@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu, xp
+from ferro.cpu.array_function import array_function
 from ferro.cpu.blocks import HALF
-from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
+from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows, widened
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.loss import cross_entropy_fwd
-from ferro.cpu.kernels.loss import cross_entropy_vjp as _kernel_vjp
-from ferro.cpu.kernels.small import at_hand, nothing, suited
-from ferro.cpu.rows import ones
+from ferro.cpu.kernels.limits import FAR
+from ferro.cpu.kernels.small import at_hand
+from ferro.cpu.softmax import softmax
 from ferro.native.readiness import get
 from ferro.native.workers import run_parts
 
@@ -25,7 +25,7 @@ _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 _top: Any = np.maximum.reduce
 
 
-def _classes(target: Any, classes: int, ignore_index: int) -> tuple:
+def _classes(target: Any, classes: int, ignore_index: float) -> tuple:
     """The class indices with 0 in place of the ignored ones, and which are not ignored (None: all).
 
     IndexError for an index that is no class.
@@ -111,107 +111,106 @@ def nll_spread(g: Any, target: Any, weight: Any, shape: tuple, ignore_index: int
     return found.astype(g.dtype, copy=False)
 
 
+def _row_losses(x: Any, target: Any, weight: Any, ignored: float, smoothing: float) -> tuple:
+    """The loss of each row of logits, 0 where its target is ignored, and the logsumexp of each row.
+
+    A row's loss is (1 - s) w[t] l[t] + s/C Σ w[c] l[c] with l = -log_softmax, C classes and s = smoothing. The logsumexp
+    is a float64, so that the backward gets small probabilities from large logits right.
+    """
+    if x.size == 0:
+        return np.zeros(target.shape, x.dtype), np.zeros(target.shape)
+    classes = x.shape[1]
+    safe, valid = _classes(target, classes, ignored)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        top = _top(x, 1, keepdims=True)
+        shifted = x - top
+        log_total = np.log(np.add.reduce(np.exp(shifted), 1, keepdims=True))
+        norms = top[:, 0] + log_total[:, 0].astype(np.float64)
+        values = log_total[:, 0] - shifted[np.arange(len(x)), safe]
+        if weight is not None:
+            values *= weight[safe]
+        if smoothing:
+            others = log_total - shifted if weight is None else (log_total - shifted) * weight
+            values = values * (1 - smoothing) + np.add.reduce(others, 1) * (smoothing / classes)
+    values = values if valid is None else np.where(valid, values, 0)
+    return values.astype(x.dtype, copy=False), norms
+
+
+def _row_losses_vjp(g: Any, x: Any, target: Any, norms: Any, weight: Any, ignored: float, smoothing: float) -> Any:
+    """The backward of row_losses by the logits, zeros where the target is ignored: softmax(x) times the sum of the target's
+    shares, minus these shares, times g.
+    """
+    if x.size == 0:
+        return np.zeros(x.shape, x.dtype)
+    rows, classes = np.arange(len(x)), x.shape[1]
+    safe, valid = _classes(target, classes, ignored)
+    hit = 1 - smoothing if weight is None else (1 - smoothing) * weight[safe]
+    share = smoothing / classes if weight is None else weight * (smoothing / classes)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if (np.abs(norms) < FAR[x.dtype.itemsize]).all():
+            high = norms.astype(x.dtype)
+            out = np.exp((x - high[:, None]) - (norms - high).astype(x.dtype)[:, None])
+        else:
+            out = softmax(x, 1)
+        if smoothing:
+            out *= np.asarray(hit + np.sum(share * np.ones(classes)))[..., None].astype(x.dtype)
+            out -= np.asarray(share, x.dtype)
+        elif weight is not None:
+            out *= hit[:, None]
+        out[rows, safe] -= hit
+        out *= g[:, None]
+    return out if valid is None else np.where(valid[:, None], out, np.zeros((), x.dtype))
+
+
+row_losses = array_function(
+    "row_losses", "x labels weight number number -> rows norms ?+", formula=_row_losses, loop="jit_softmax.row_losses"
+)
+row_losses_vjp = array_function(
+    "row_losses_vjp",
+    "rows x labels norms weight number number -> x ?+",
+    formula=_row_losses_vjp,
+    loop="jit_softmax.row_losses_vjp",
+)
+
+
+def _as_rows(x: Any) -> Any:
+    """Logits (N, C, ...) as a matrix with a row for each target."""
+    x = widened(x)
+    return x if x.ndim == 2 else np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
+
+
 @entry
 def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float) -> tuple:
-    """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and what its backward wants kept:
-    softmax(x), or for a matrix x that a kernel takes the logsumexp of each row.
+    """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and what its backward wants kept, the
+    logsumexp of each row.
     """
-    dtype, x = x.dtype, _wide(x)
     safe, valid = _classes(target, x.shape[1], ignore_index)
-    w = None if weight is None and valid is None else _weights(safe, valid, weight, x.dtype)
-    if x.ndim == 2 and x.size >= SMALL:  # of images, NumPy is as fast: it goes along the pixels
-        weight = None if weight is None else weight.astype(x.dtype, copy=False)
-        values, kept = cross_entropy_fwd(x, target, weight, ignore_index, smoothing)
-    elif (run := _kernel_for("cross_entropy", x, target, weight)) is not None:
-        values, kept = np.empty(target.size, x.dtype), np.empty(target.size)
-        run(x, target, nothing(x.dtype), ignore_index, float(smoothing), values, kept)
-        if reduction != "none":
-            total = float(values.dot(ones(values.size, x.dtype)))
-            return np.array(total / float(_total(target, w) or np.nan) if reduction == "mean" else total, dtype), kept
-    else:
-        values, kept = _small(x, safe, w, weight, smoothing)
-        if valid is not None:
-            values = np.where(valid, values, 0)
-    loss = _reduce(values, np.asarray(_total(target, w), x.dtype), reduction)
-    return np.asarray(loss).astype(dtype, copy=False), kept
-
-
-def _kernel_for(name: str, x: Any, target: Any, weight: Any) -> Any:
-    """The kernel of that name, if it can be called for these small arrays."""
-    fits = weight is None and x.ndim == 2 and target.dtype is _INT64 and target.flags.carray
-    return suited(name, x) if fits else None
-
-
-@np.errstate(invalid="ignore", divide="ignore")
-def _small(x: Any, target: Any, w: Any, weight: Any, smoothing: float) -> tuple:
-    """The loss of each element, and softmax(x)."""
-    classes = x.shape[1]
-    if x.size == 0:
-        return np.zeros(target.shape, x.dtype), x
-    shifted = x - _top(x, 1, keepdims=True)
-    p = np.exp(shifted)
-    total = np.add.reduce(p, 1, keepdims=True)
-    log_total = np.log(total)
-    values = log_total[:, 0] - shifted[_at(target, x.ndim)]
-    if w is not None:
-        values = values * w
-    if smoothing:
-        logp = shifted - log_total
-        if weight is not None:
-            logp = logp * _per_class(weight, x)
-        values = values * (1 - smoothing) - np.add.reduce(logp, 1) * (smoothing / classes)
-    p /= total
-    return values, p
-
-
-def _per_class(weight: Any, x: Any) -> Any:
-    return weight.reshape(1, -1, *[1] * (x.ndim - 2)).astype(x.dtype, copy=False)
+    rows = _as_rows(x)
+    values, kept = cpu.row_losses(rows, target.reshape(-1), weight, ignore_index, smoothing)
+    w = _weights(safe, valid, weight, values.dtype)
+    loss = _reduce(values.reshape(target.shape), np.asarray(_total(target, w), values.dtype), reduction)
+    return np.asarray(loss).astype(x.dtype, copy=False), kept
 
 
 @entry
-@np.errstate(invalid="ignore", divide="ignore")
 def cross_entropy_vjp(
     g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float, kept: Any
 ) -> Any:
-    """The backward of cross_entropy by the logits: softmax(x) times the sum of the target's shares, minus
-    these shares.
-    """
-    dtype, x, g = x.dtype, _wide(x), _wide(g)
-    safe, valid = _classes(target, x.shape[1], ignore_index)
-    w = None if weight is None and valid is None else _weights(safe, valid, weight, x.dtype)
-    total = _total(target, w) if reduction == "mean" else 1
-    if kept.ndim < x.ndim:  # logsumexps: a kernel has computed the loss
-        rows = np.empty(target.shape, x.dtype)
-        if g.ndim:
-            rows[...] = g
-        else:
-            rows.fill(float(g) / float(total or np.nan))  # (where all are ignored there are zeros in any case)
-        dx = _rows_by_kernel(rows, x, target, weight, ignore_index, smoothing, kept)
-        return dx if dx.dtype is dtype else dx.astype(dtype)
-    if reduction == "mean":
-        g = g / np.asarray(total, x.dtype)
-    if smoothing:
-        share = cross_entropy_share(target, weight, x.shape, x.dtype, ignore_index, "none", smoothing)
-        dx = (kept * np.add.reduce(share, 1, keepdims=True) - share) * (np.expand_dims(g, 1) if g.ndim else g)
+    """The backward of cross_entropy by the logits."""
+    rows = _as_rows(x)
+    slopes = np.empty(target.size, rows.dtype)
+    if g.ndim:
+        slopes[...] = g.reshape(-1)
     else:
-        g = g if w is None else g * w
-        dx = kept.copy()
-        dx[_at(safe, x.ndim)] -= 1
-        dx *= np.expand_dims(g, 1) if g.ndim else g
-    if valid is not None:  # an ignored row may hold nan
-        dx = np.where(np.expand_dims(valid, 1), dx, 0)
-    return dx.astype(dtype, copy=False)
-
-
-def _rows_by_kernel(g: Any, x: Any, target: Any, weight: Any, ignore_index: int, smoothing: float, norms: Any) -> Any:
-    """The backward of the losses of all rows, from their logsumexps; zeros where the target is ignored."""
-    run = _kernel_for("cross_entropy_vjp", x, target, weight) if x.size < SMALL else None
-    if run is None:
-        weight = None if weight is None else weight.astype(x.dtype, copy=False)
-        return _kernel_vjp(g, x, target, norms, weight, ignore_index, smoothing)
-    dx = np.empty(x.shape, x.dtype)
-    run(g, x, target, norms, nothing(x.dtype), ignore_index, float(smoothing), dx)
-    return dx
+        total = 1.0
+        if reduction == "mean":
+            safe, valid = _classes(target, x.shape[1], ignore_index)
+            total = float(_total(target, _weights(safe, valid, weight, rows.dtype)))
+        slopes.fill(float(g) / (total or np.nan))  # (where all are ignored there are zeros in any case)
+    dx = cpu.row_losses_vjp(slopes, rows, target.reshape(-1), kept, weight, ignore_index, smoothing)
+    if x.ndim > 2:
+        dx = np.ascontiguousarray(np.moveaxis(dx.reshape(*target.shape, x.shape[1]), -1, 1))
+    return dx.astype(x.dtype, copy=False)
 
 
 def cross_entropy_again(g: Any, x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
@@ -239,6 +238,10 @@ def cross_entropy_share(
         share *= np.expand_dims(valid, 1)
     total = _total(target, w) if reduction == "mean" else 1
     return share / np.asarray(total, dtype) if total else share  # where nothing counts, the shares are 0
+
+
+def _per_class(weight: Any, x: Any) -> Any:
+    return weight.reshape(1, -1, *[1] * (x.ndim - 2)).astype(x.dtype, copy=False)
 
 
 # -- losses of differences: by kernels alone, the formulas for where there are none stand with the operations --------------

@@ -8,7 +8,7 @@ import pytest
 
 from ferro import cpu
 from ferro.cpu import pooling
-from ferro.cpu.kernels import activations, common, conv, loss, norm, optim
+from ferro.cpu.kernels import activations, common, conv, norm, optim
 from ferro.cpu.kernels.prepare import KINDS, compile_all, signatures
 from ferro.native import loader, registry, threads
 from ferro.native.kernel import tag_of
@@ -333,16 +333,16 @@ def test_cross_entropy(weighted, smoothing, dtype, torch, rng, monkeypatch):
     options = -100, smoothing
     check(
         monkeypatch,
-        lambda x, t, w: loss.cross_entropy_fwd(x, t, w, *options)[0],
+        lambda x, t, w: cpu.row_losses(x, t, w, *options)[0],
         [x, target, weight],
         [expected.detach().numpy()],
         dtype,
         2,
     )
-    norms = loss.cross_entropy_fwd(x, target, weight, *options)[1]
+    norms = cpu.row_losses(x, target, weight, *options)[1]
     check(
         monkeypatch,
-        lambda g, x, t, n, w: loss.cross_entropy_vjp(g, x, t, n, w, *options),
+        lambda g, x, t, n, w: cpu.row_losses_vjp(g, x, t, n, w, *options),
         [g, x, target, norms, weight],
         gradients(torch, expected, [t], g),
         dtype,
@@ -352,19 +352,19 @@ def test_cross_entropy(weighted, smoothing, dtype, torch, rng, monkeypatch):
 
 @pytest.mark.parametrize("rows", [3, 3000])
 def test_a_target_out_of_bounds_is_told(rows):
-    with pytest.raises(IndexError, match="target 7 is out of bounds: with 7 classes"):
-        loss.cross_entropy_fwd(np.zeros((rows, 7)), np.full(rows, 7), None, -100, 0.0)
-    with pytest.raises(IndexError, match="target -1 is out of bounds"):
-        loss.cross_entropy_fwd(np.zeros((rows, 7)), np.full(rows, -1), None, -100, 0.0)
+    with pytest.raises(IndexError, match="Target 7 is out of bounds: the input has 7 classes"):
+        cpu.row_losses(np.zeros((rows, 7)), np.full(rows, 7), None, -100, 0.0)
+    with pytest.raises(IndexError, match="Target -1 is out of bounds"):
+        cpu.row_losses(np.zeros((rows, 7)), np.full(rows, -1), None, -100, 0.0)
 
 
 def test_cross_entropy_of_large_logits_keeps_its_digits(rng):
     x = numbers(rng, (100, 100), np.float32) + np.float32(3e3)
     target = rng.integers(0, 100, 100)
-    losses, norms = loss.cross_entropy_fwd(x, target, None, -100, 0.0)
+    losses, norms = cpu.row_losses(x, target, None, -100, 0.0)
     exact = cpu.log_softmax(x.astype(np.float64), 1)
     np.testing.assert_allclose(losses, -exact[np.arange(100), target], rtol=1e-5, atol=1e-6)
-    grad = loss.cross_entropy_vjp(np.ones(100, np.float32), x, target, norms, None, -100, 0.0)
+    grad = cpu.row_losses_vjp(np.ones(100, np.float32), x, target, norms, None, -100, 0.0)
     np.testing.assert_allclose(grad, np.exp(exact) - np.eye(100)[target], rtol=1e-5, atol=1e-7)
 
 
@@ -575,12 +575,12 @@ import sys
 import numpy as np
 from ferro import cpu
 from ferro.cpu import pooling
-from ferro.cpu.kernels import activations, conv, loss, norm, optim
+from ferro.cpu.kernels import activations, conv, norm, optim
 x = np.linspace(0, 1, 4000, dtype=np.float32).reshape(40, 100)
 activations.silu_vjp(x, activations.silu(x))
 cpu.softmax_vjp(x, cpu.softmax(x, 1), 1)
-losses, norms = loss.cross_entropy_fwd(x, np.arange(40), None, -100, 0.1)
-loss.cross_entropy_vjp(losses, x, np.arange(40), norms, None, -100, 0.1)
+losses, norms = cpu.row_losses(x, np.arange(40), None, -100, 0.1)
+cpu.row_losses_vjp(losses, x, np.arange(40), norms, None, -100, 0.1)
 norm.batch_norm(x, *norm.moments(x, (0,)), None, None)
 conv.conv(x.reshape(2, 2, 10, 100), x[:4, :18].reshape(4, 2, 3, 3), None, (2, 2), (1, 1), (1, 1), 1)
 pooling.max_pool(x.reshape(2, 2, 10, 100), (2, 2), (5, 50), (2, 2), (0, 0), (1, 1))

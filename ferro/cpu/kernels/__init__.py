@@ -20,7 +20,7 @@ _MODULES = {
         "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp tanh_vjp sin cos sin_vjp cos_vjp "
         "bce_logits bce_logits_vjp"
     ),
-    "jit_softmax": ("scaled_softmax scaled_softmax_vjp cross_entropy cross_entropy_vjp"),
+    "jit_softmax": "scaled_softmax scaled_softmax_vjp",
     "jit_gather_scatter": (
         "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows take_rows add_slices_rows "
         "count_bins"
