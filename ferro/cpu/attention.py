@@ -119,7 +119,8 @@ def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> 
         else:
             scores += _wide(mask)
             dead = (mask == -np.inf).all(-1)
-    p = softmax(scores, scores.ndim - 1)
+    with np.errstate(invalid="ignore"):  # rows that may attend to nothing are nan for now
+        p = softmax(scores, scores.ndim - 1)
     if dead is not None and dead.any():
         p = np.where(dead[..., None], 0, p)
     return matmul(p, v).astype(dtype, copy=False), p
