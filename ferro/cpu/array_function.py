@@ -143,52 +143,52 @@ class ArrayFunction:
         return self._by_rows(args, x, length, outs)
 
     def _by_rows(self, args: tuple, x: np.ndarray, length: int, outs: tuple | None) -> Any:
-        rows, needs = x.size // max(length, 1), (True,) * len(self.results)
-        given: list[Any] = []
-        whole = 0
-        for word, a in zip(self.words, args, strict=True):
-            if word in ("x", "="):
-                given.append(contiguous(a, x.dtype).reshape(rows, length))
-            elif word == "weight":
-                whole |= 1 << len(given)
-                given.append(np.empty(0, x.dtype) if a is None else contiguous(a, x.dtype).reshape(-1))
-            elif word in ("rows", "norms", "labels"):
-                given.append(contiguous(a, _DTYPE_OF.get(word, x.dtype)).reshape(-1))
-            elif word == "number":
-                given.append(float(a))
-            elif word == "needs":
-                needs = a
+        """Of matrices with rows of that length."""
+        rows = x.size // max(length, 1)
+        needs = args[self.words.index("needs")] if "needs" in self.words else (True,) * len(self.results)
+        given, whole = self._given(args, x.dtype, (rows, length))
         summed = "weight" in self.results
         parts = max(1, min(rows // ROWS, x.size // SHARED, MOST_CHUNKS)) if summed else 0
         shape = x.shape[x.ndim - args[self.words.index("trailing")] :] if summed else ()  # of a result `weight`
         found = []
         for k, word in enumerate(self.results):
-            given_out = None if outs is None else outs[k]
-            full = {"x": x.shape, "weight": shape}.get(word, (rows,))
-            dtype = _DTYPE_OF.get(word, x.dtype)
-            if given_out is not None:
-                self._check(given_out, full, dtype)
+            out = None if outs is None else outs[k]
+            full, dtype = {"x": x.shape, "weight": shape}.get(word, (rows,)), _DTYPE_OF.get(word, x.dtype)
+            if out is not None:
+                self._check(out, full, dtype)
             if word == "weight":
                 made = np.zeros((parts, length if needs[k] else 0))
             elif not needs[k]:
                 made = np.empty((0, length), dtype)
-            elif given_out is not None and given_out.flags.carray:
-                made = given_out
             else:
-                made = np.empty(full, dtype)
+                made = out if out is not None and out.flags.carray else np.empty(full, dtype)
             found.append(made)
             given.append(made.reshape(-1, length) if word == "x" else made)
-        kernel = self.kernels[0]
         if summed:
-            run_parts(kernel, parts, tuple(given), whole)
-            found = [
-                a.sum(0).astype(x.dtype).reshape(shape) if word == "weight" and need else a
-                for word, a, need in zip(self.results, found, needs, strict=True)
-            ]
-        elif not share_rows(kernel, rows, int(self.grain * GRAIN) // max(length, 1), tuple(given), whole):
+            run_parts(self.kernels[0], parts, tuple(given), whole)
+            for k, word in enumerate(self.results):
+                if word == "weight" and needs[k]:
+                    found[k] = found[k].sum(0).astype(x.dtype).reshape(shape)
+        elif not share_rows(self.kernels[0], rows, int(self.grain * GRAIN) // max(length, 1), tuple(given), whole):
             return self.formula(*args)
         results = [a if need else None for a, need in zip(found, needs, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _given(self, args: tuple, dtype: Any, shape: tuple[int, int]) -> tuple[list, int]:
+        """What the kernel gets of the arguments, and a mask of what is not cut into rows."""
+        given: list[Any] = []
+        whole = 0
+        for word, a in zip(self.words, args, strict=True):
+            if word in ("x", "="):
+                given.append(contiguous(a, dtype).reshape(shape))
+            elif word == "weight":
+                whole |= 1 << len(given)
+                given.append(np.empty(0, dtype) if a is None else contiguous(a, dtype).reshape(-1))
+            elif word in ("rows", "norms", "labels"):
+                given.append(contiguous(a, _DTYPE_OF.get(word, dtype)).reshape(-1))
+            elif word == "number":
+                given.append(float(a))
+        return given, whole
 
     def _along(self, dim: int, args: tuple) -> np.ndarray:
         """The function along a dimension that is not the last; the result is C-contiguous."""

@@ -18,7 +18,8 @@ from ferro.native.readiness import get
 from ferro.native.workers import run_parts
 
 __all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp",
-           "loss_of_difference",            "nll_pick", "nll_spread", "slope_of_difference"]  # fmt: skip
+           "loss_of_difference", "nll_pick", "nll_spread", "row_losses", "row_losses_vjp",
+           "slope_of_difference"]  # fmt: skip
 
 
 _INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
@@ -144,7 +145,7 @@ def _row_losses_vjp(g: Any, x: Any, target: Any, norms: Any, weight: Any, ignore
         return np.zeros(x.shape, x.dtype)
     rows, classes = np.arange(len(x)), x.shape[1]
     safe, valid = _classes(target, classes, ignored)
-    hit = 1 - smoothing if weight is None else (1 - smoothing) * weight[safe]
+    hit: Any = 1 - smoothing if weight is None else (1 - smoothing) * weight[safe]
     share = smoothing / classes if weight is None else weight * (smoothing / classes)
     with np.errstate(invalid="ignore", divide="ignore"):
         if (np.abs(norms) < FAR[x.dtype.itemsize]).all():

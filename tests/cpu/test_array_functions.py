@@ -32,7 +32,7 @@ def _budget() -> Iterator[None]:
     threads.set_num_threads(before)
 
 
-@pytest.fixture(params=DECLARED.values(), ids=DECLARED)
+@pytest.fixture(params=DECLARED.values(), ids=list(DECLARED))
 def made(request: pytest.FixtureRequest) -> ArrayFunction:
     return request.param
 
