@@ -22,8 +22,7 @@ _MODULES = {
     ),
     "jit_softmax": "scaled_softmax scaled_softmax_vjp",
     "jit_gather_scatter": (
-        "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows take_rows add_slices_rows "
-        "count_bins"
+        "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows count_bins"
     ),
     "jit_conv": "correlate correlate_channels correlate_taps from_channels in_blocks in_equal_blocks multiply_images",
     "jit_ctc": "ctc_alpha ctc_occupancy",

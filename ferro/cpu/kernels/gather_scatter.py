@@ -54,10 +54,12 @@ def _three(x: np.ndarray, dim: int) -> np.ndarray:
 def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, out: np.ndarray) -> Any:
     """Runs a kernel on `first`, the index and `out`."""
     a, b = _three(first, dim), _three(out, dim)
-    line = name in ("take", "add_slices")
+    line = name in _OF_LINES
     where = contiguous(index) if line else _three(contiguous(index), dim)
     if b.shape[2] == 1 and a.size:  # one number after each place
-        fine = _by_rows(f"{name}_rows", a[:, :, 0], where if line else where[:, :, 0], b[:, :, 0])
+        fine = _by_rows(
+            _OF_LINES.get(name, name) + "_rows", a[:, :, 0], where.reshape(1 if line else len(b), -1), b[:, :, 0]
+        )
     elif name == "add_slices":
         wide = len(b) >= MOST_CHUNKS or b.shape[2] >= WIDE  # every part looks at all of the index
         parts = max(1, min(a.size // _SOME, MOST_CHUNKS if len(b) >= MOST_CHUNKS else PARTS)) if wide else 1
@@ -65,6 +67,10 @@ def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, o
     else:
         fine = _by_rows(name, a, where, b)
     return out if fine else _refuse(name, dim, size, index)
+
+
+# Kernels whose index has one dimension, and what they are where it names numbers.
+_OF_LINES = {"take": "gather", "add_slices": "scatter_add"}
 
 
 def _refuse(name: str, dim: int, size: int, index: np.ndarray) -> Any:
@@ -77,7 +83,7 @@ def _refuse(name: str, dim: int, size: int, index: np.ndarray) -> Any:
 def _by_rows(name: str, a: np.ndarray, where: np.ndarray, b: np.ndarray) -> bool:
     """Runs a kernel cut along what lies before the dimension that is read or written along."""
     work = max(a[0].size, b[0].size) if len(b) else 1
-    return share_rows(name, len(b), GRAIN // max(work, 1) + 1, (a, where, b), 0b010 if where.ndim == 1 else 0)
+    return share_rows(name, len(b), GRAIN // max(work, 1) + 1, (a, where, b), 0b010 if len(where) == 1 else 0)
 
 
 def gather(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
@@ -97,7 +103,7 @@ def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
     size, width = shape if table else (shape[dim], math.prod(shape[dim + 1 :]))
     if count * width < (SMALL if width == 1 else LARGE) or (1 < width < NARROW and not helpers()):
         return None
-    if not (x.flags.c_contiguous and index.dtype == _PLACES and has_kernel(x, "take", "take_rows")):
+    if not (x.flags.c_contiguous and index.dtype == _PLACES and has_kernel(x, "take", "gather_rows")):
         return None
     out = np.empty((count, width) if table else (*shape[:dim], count, *shape[dim + 1 :]), kind)
     if width == 1:

@@ -13,7 +13,7 @@ from numba import extending, types
 from numba.core import cgutils
 
 from ferro.cpu.kernels.jit_strided_copy import copy_bytes
-from ferro.native.jit import kernel
+from ferro.native.jit import device, kernel
 
 u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it
 LINE = 64  # bytes of a cache line
@@ -37,46 +37,50 @@ def _fetch_to_write(_typing, address):
     return types.none(types.int64), generate
 
 
-@kernel
-def gather(x, index, out):
-    """out[i, j, k] = x[i, index[i, j, k], k]."""
-    n = u64(x.shape[1])
+@device
+def _read(source, out, at, place):
+    out[at] = source[place]
+
+
+@device
+def _write(source, out, at, place):
+    out[place] = source[at]
+
+
+@device
+def _add(source, out, at, place):
+    out[place] += source[at]
+
+
+@device
+def _at_places(act, n, source, index, out):
+    """`act` on what is at [i, j, k] and at [i, index[i, j, k], k], for all numbers of the index; these are less than n."""
     for i in range(index.shape[0]):
         for j in range(index.shape[1]):
             for k in range(index.shape[2]):
                 place = u64(index[i, j, k])
-                if place >= n:
+                if place >= u64(n):
                     return False
-                out[i, j, k] = x[i, place, k]
+                act(source, out, (i, j, k), (i, place, k))
     return True
+
+
+@kernel
+def gather(x, index, out):
+    """out[i, j, k] = x[i, index[i, j, k], k]."""
+    return _at_places(_read, x.shape[1], x, index, out)
 
 
 @kernel
 def scatter(source, index, out):
     """out[i, index[i, j, k], k] = source[i, j, k]."""
-    n = u64(out.shape[1])
-    for i in range(index.shape[0]):
-        for j in range(index.shape[1]):
-            for k in range(index.shape[2]):
-                place = u64(index[i, j, k])
-                if place >= n:
-                    return False
-                out[i, place, k] = source[i, j, k]
-    return True
+    return _at_places(_write, out.shape[1], source, index, out)
 
 
 @kernel
 def scatter_add(source, index, out):
     """out[i, index[i, j, k], k] += source[i, j, k]."""
-    n = u64(out.shape[1])
-    for i in range(index.shape[0]):
-        for j in range(index.shape[1]):
-            for k in range(index.shape[2]):
-                place = u64(index[i, j, k])
-                if place >= n:
-                    return False
-                out[i, place, k] += source[i, j, k]
-    return True
+    return _at_places(_add, out.shape[1], source, index, out)
 
 
 @kernel
@@ -131,77 +135,38 @@ def add_slices(start, stop, parts, source, index, out):
     return True
 
 
-# --- one number after each place -----------------------------------------------------------------------------------------
+# --- one number after each place: the index has a row for each row of the others, or one for all ---------------------------
+
+
+@device
+def _at_places_of_rows(act, n, source, index, out):
+    """`act` on what is at [i, j] and at [i, index[i, j]], for all numbers of the index."""
+    for i in range(out.shape[0]):
+        row, places, target = source[i], index[min(i, index.shape[0] - 1)], out[i]
+        for j in range(places.size):
+            place = u64(places[j])
+            if place >= u64(n):  # (without a jump LLVM gathers by vectors, which is slower)
+                return False
+            act(row, target, j, place)
+    return True
 
 
 @kernel
 def gather_rows(x, index, out):
     """out[i, j] = x[i, index[i, j]]."""
-    n = u64(x.shape[1])
-    for i in range(index.shape[0]):
-        row, places, target = x[i], index[i], out[i]
-        for j in range(places.size):
-            place = u64(places[j])
-            if place >= n:  # (without a jump LLVM gathers by vectors, which is slower)
-                return False
-            target[j] = row[place]
-    return True
+    return _at_places_of_rows(_read, x.shape[1], x, index, out)
 
 
 @kernel
 def scatter_rows(source, index, out):
     """out[i, index[i, j]] = source[i, j]."""
-    n = u64(out.shape[1])
-    for i in range(index.shape[0]):
-        row, places, target = source[i], index[i], out[i]
-        for j in range(places.size):
-            place = u64(places[j])
-            if place >= n:
-                return False
-            target[place] = row[j]
-    return True
+    return _at_places_of_rows(_write, out.shape[1], source, index, out)
 
 
 @kernel
 def scatter_add_rows(source, index, out):
     """out[i, index[i, j]] += source[i, j]."""
-    n = u64(out.shape[1])
-    for i in range(index.shape[0]):
-        row, places, target = source[i], index[i], out[i]
-        for j in range(places.size):
-            place = u64(places[j])
-            if place >= n:
-                return False
-            target[place] += row[j]
-    return True
-
-
-@kernel
-def take_rows(x, index, out):
-    """out[i, j] = x[i, index[j]]."""
-    n = u64(x.shape[1])
-    for i in range(out.shape[0]):
-        row, target = x[i], out[i]
-        for j in range(index.size):
-            place = u64(index[j])
-            if place >= n:
-                return False
-            target[j] = row[place]
-    return True
-
-
-@kernel
-def add_slices_rows(source, index, out):
-    """out[i, index[j]] += source[i, j]."""
-    n = u64(out.shape[1])
-    for i in range(source.shape[0]):
-        row, target = source[i], out[i]
-        for j in range(index.size):
-            place = u64(index[j])
-            if place >= n:
-                return False
-            target[place] += row[j]
-    return True
+    return _at_places_of_rows(_add, out.shape[1], source, index, out)
 
 
 # --- counting ------------------------------------------------------------------------------------------------------------

@@ -245,5 +245,4 @@ def _call_optim_and_along(x: np.ndarray) -> None:
             gather_scatter.write(name, x.copy(), dim, np.zeros(x.shape, np.int64), x)
         gather_scatter.add_slices(x.copy(), dim, np.arange(64), x)
     run_rows("take", 1, 64, (0, 64, 64, x, np.arange(64), x.copy()), -1, 0)
-    run_rows("take_rows", 1, 64, (x, np.arange(64), x.copy()), 0b010)
     gather_scatter.count_bins(x.reshape(-1), x[0, 0], x[0, 1], 2)
