@@ -190,34 +190,43 @@ def channel_products(g, x, mean, first, last, plain, product):
             product[k] += f64(two)
 
 
+# Of matrices with a row for each image and channel, the rows from `first` to `stop` are computed.
+
+
 @kernel
-def channel_affine(x, mean, scale, shift, out):
+def channel_affine(x, mean, scale, shift, out, first, stop):
     """(x - mean) scale + shift."""
-    for a in range(x.shape[0]):
-        for k in range(x.shape[1]):
-            m, s, b = mean[k], scale[k], shift[k]
-            for j in range(x.shape[2]):
-                out[a, k, j] = (x[a, k, j] - m) * s + b
+    k = first % mean.size
+    for i in range(first, stop):
+        row, target = x[i], out[i]
+        m, s, b = mean[k], scale[k], shift[k]
+        for j in range(row.size):
+            target[j] = (row[j] - m) * s + b
+        k = k + 1 if k + 1 < mean.size else 0
 
 
 @kernel
-def channel_norm_vjp(g, x, mean, scale, plain, product, out):
+def channel_norm_vjp(g, x, mean, scale, plain, product, out, first, stop):
     """(g - plain - (x - mean) product) scale."""
-    for a in range(x.shape[0]):
-        for k in range(x.shape[1]):
-            m, s, p, q = mean[k], scale[k], plain[k], product[k]
-            for j in range(x.shape[2]):
-                out[a, k, j] = (g[a, k, j] - p - (x[a, k, j] - m) * q) * s
+    k = first % mean.size
+    for i in range(first, stop):
+        grads, row, target = g[i], x[i], out[i]
+        m, s, p, q = mean[k], scale[k], plain[k], product[k]
+        for j in range(row.size):
+            target[j] = (grads[j] - p - (row[j] - m) * q) * s
+        k = k + 1 if k + 1 < mean.size else 0
 
 
 @kernel
-def channel_mix(g, x, mean, rstd, of_g, of_x, shift, out):
+def channel_mix(g, x, mean, rstd, of_g, of_x, shift, out, first, stop):
     """g of_g + (x - mean) rstd of_x + shift."""
-    for a in range(x.shape[0]):
-        for k in range(x.shape[1]):
-            m, r, p, q, b = mean[k], rstd[k], of_g[k], of_x[k], shift[k]
-            for j in range(x.shape[2]):
-                out[a, k, j] = g[a, k, j] * p + ((x[a, k, j] - m) * r * q + b)
+    k = first % mean.size
+    for i in range(first, stop):
+        grads, row, target = g[i], x[i], out[i]
+        m, r, p, q, b = mean[k], rstd[k], of_g[k], of_x[k], shift[k]
+        for j in range(row.size):
+            target[j] = grads[j] * p + ((row[j] - m) * r * q + b)
+        k = k + 1 if k + 1 < mean.size else 0
 
 
 # --- channels: a channel has one place, and is a column of a matrix ---------------------------------------------------

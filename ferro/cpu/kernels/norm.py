@@ -16,10 +16,8 @@ from ferro.cpu.kernels.common import (
     has_kernel,
     is_half,
     share_rows,
-    split,
     widened,
 )
-from ferro.native.readiness import get
 from ferro.native.workers import run_parts
 
 Needs = tuple[bool, bool, bool]
@@ -134,12 +132,7 @@ def batch_norm(
     if not has_kernel(x, "channel_affine", "column_affine"):
         mean, scale, shift = [_along_channels(part, x.ndim) for part in (mean, scale, shift)]
         return ((x - mean) * scale + shift).astype(x.dtype, copy=False)
-    word, parts = _as_channels(x, (0, *range(2, x.ndim)))
-    out = np.empty(x.shape, x.dtype)
-    m, s, b = [contiguous(part, x.dtype) for part in (mean, scale, shift)]
-    args = (parts, m, s, b, out.reshape(parts.shape))
-    share_rows(f"{word}_affine", len(parts), 4 * GRAIN // parts[0].size, args, 0b1110)
-    return out
+    return _by_channel("affine", (x,), [contiguous(part, x.dtype) for part in (mean, scale, shift)], 4 * GRAIN)
 
 
 def batch_norm_vjp(
@@ -193,27 +186,27 @@ def _batch_norm_vjp_x(
     if not has_kernel(x, "channel_norm_vjp", "column_norm_vjp"):
         mean, scale, plain, product = [_along_channels(part, x.ndim) for part in (mean, scale, plain, product)]
         return ((g - plain - (x - mean) * product) * scale).astype(x.dtype, copy=False)
-    word, parts = _as_channels(x, (0, *range(2, x.ndim)))
-    gs = contiguous(g, x.dtype).reshape(parts.shape)
-    out = np.empty(x.shape, x.dtype)
-    args = (gs, parts, mean, scale, plain, product, out.reshape(parts.shape))
-    share_rows(f"{word}_norm_vjp", len(parts), 2 * GRAIN // parts[0].size, args, 0b111100)
+    return _by_channel("norm_vjp", (contiguous(g, x.dtype), x), [mean, scale, plain, product], 2 * GRAIN)
+
+
+def _by_channel(name: str, arrays: tuple, parameters: list[np.ndarray], grain: int) -> np.ndarray:
+    """A kernel of arrays of one shape, and of parameters with a value per channel, the second dimension."""
+    x = arrays[-1]
+    if math.prod(x.shape[2:]) > 1:
+        return _by_row(f"channel_{name}", arrays, parameters, math.prod(x.shape[2:]), grain)
+    out, shape = np.empty(x.shape, x.dtype), x.shape[:2]
+    args = (*[contiguous(a).reshape(shape) for a in arrays], *parameters, out.reshape(shape))
+    share_rows(f"column_{name}", len(x), grain // shape[1], args, (1 << len(parameters)) - 1 << len(arrays))
     return out
 
 
-def _by_channel(
-    name: str, shape: tuple[int, ...], arrays: list[np.ndarray], parameters: list[np.ndarray]
-) -> np.ndarray:
-    """A kernel of arrays (1, channel, place) and of parameters with a value per channel, the channels cut."""
-    result = np.empty(shape, arrays[0].dtype)
-    out: np.ndarray = result.reshape(arrays[0].shape)
-    run = get(name)
-
-    def part(i: int, j: int) -> None:
-        run(*[a[:, i:j] for a in arrays], *[p[i:j] for p in parameters], out[:, i:j])
-
-    split(out.shape[1], 2 * GRAIN // out.shape[2], part)
-    return result
+def _by_row(name: str, arrays: tuple, parameters: list[np.ndarray], length: int, grain: int) -> np.ndarray:
+    """A kernel of rows of this length, and of parameters with a value for each of them, or for as many at a time."""
+    out = np.empty(arrays[-1].shape, arrays[-1].dtype)
+    args = (*[contiguous(a).reshape(-1, length) for a in arrays], *parameters, out.reshape(-1, length))
+    rows = out.size // length
+    share_rows(name, rows, grain // length, (*args, 0, rows), -1, len(args))
+    return out
 
 
 def group_norm(
@@ -228,7 +221,7 @@ def group_norm(
     if weight is not None:
         scale *= np.tile(weight, n)
     shift = np.zeros_like(scale) if bias is None else np.tile(bias, n).astype(x.dtype)
-    return _by_channel("channel_affine", x.shape, [x.reshape(1, n * c, -1)], [m, scale, shift]), mean, rstd
+    return _by_row("channel_affine", (x,), [m, scale, shift], x.size // (n * c), 2 * GRAIN), mean, rstd
 
 
 def group_norm_vjp(
@@ -253,6 +246,7 @@ def group_norm_vjp(
         one, two = [(total * w).reshape(n * groups, each).sum(1) / count for total in (plain, product)]
         per_group = -two * r * r, -one * r
         values = [np.repeat(r, each), np.repeat(r, each) * np.tile(w, n), *[np.repeat(v, each) for v in per_group]]
-        g_x = _by_channel("channel_mix", x.shape, [gs, xs], [m, *[v.astype(x.dtype) for v in values]])
+        parameters = [m, *[v.astype(x.dtype) for v in values]]
+        g_x = _by_row("channel_mix", (contiguous(g, x.dtype), x), parameters, xs.shape[2], 2 * GRAIN)
     g_weight = (product * rstd.reshape(n, groups).repeat(each, 1)).sum(0).astype(x.dtype) if needs[1] else None
     return g_x, g_weight, plain.sum(0).astype(x.dtype) if needs[2] else None
