@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu import small_convolution as _small
+from ferro.cpu.blas_products import gemm
 from ferro.cpu.kernels import conv as _kernels
+from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.products import widened
 from ferro.cpu.windows import full, taps
@@ -45,9 +47,9 @@ def _is_small(images: Any, weights: int, places: tuple) -> bool:
     return images.shape[0] * weights * math.prod(places) < _LARGE and images.dtype.itemsize > 2
 
 
-def _has_kernel(x: Any, work: int, geometry: tuple) -> bool:
-    """Whether the kernels take this convolution."""
-    if work < _LARGE or x.dtype.char not in "fd":
+def _has_kernel(x: Any, result: int, work: int, geometry: tuple) -> bool:
+    """Whether the kernels take this convolution: of large images to large images, or one of them."""
+    if work < _LARGE or max(x.size, result) < SMALL or x.dtype.char not in "fd":
         return False
     return _natural(*geometry) and _kernels.ready(x)
 
@@ -95,7 +97,7 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
     geometry = (x.shape[2:], w.shape[2:], out, stride, pad, dilation)
     n, outputs, inner, length = x.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(out)
     work = n * outputs * inner * length
-    if _has_kernel(x, work, geometry):
+    if _has_kernel(x, n * outputs * length, work, geometry):
         return _kernels.conv(x, w, b, stride, pad, dilation, groups)
     weight = w.reshape(groups, outputs // groups, inner)
     y = np.empty((n, outputs, *out), x.dtype)
@@ -105,7 +107,7 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
         images = slice(chunk * step, min(n, (chunk + 1) * step))
         count = images.stop - images.start
         columns = _gather(x[images], geometry).reshape(groups, inner, count * length)
-        found = np.matmul(weight, columns).reshape(outputs, count, *out)
+        found = gemm(weight, columns).reshape(outputs, count, *out)
         if b is not None:
             found += b.reshape(outputs, *(1,) * (len(out) + 1))
         y[images] = found.swapaxes(0, 1)
@@ -127,7 +129,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
     geometry = (size, w.shape[2:], y.shape[2:], stride, pad, dilation)
     n, outputs, inner, length = y.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(y.shape[2:])
     channels, work = groups * w.shape[1], n * outputs * inner * length
-    if _has_kernel(y, work, geometry):
+    if _has_kernel(y, n * channels * math.prod(size), work, geometry):
         x = _kernels.conv_dx(y, w, (n, channels, *size), stride, pad, dilation, groups)
         if b is not None:
             x += b.reshape(channels, *(1,) * len(size))
@@ -138,7 +140,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
 
     def part(chunk: int) -> None:
         images = slice(chunk * step, min(n, (chunk + 1) * step))
-        columns = np.matmul(weight, _by_group(y[images], groups))
+        columns = gemm(weight, _by_group(y[images], groups))
         columns = columns.reshape(channels, math.prod(w.shape[2:]), images.stop - images.start, *y.shape[2:])
         _scatter(columns, x[images], geometry)
 
@@ -160,21 +162,24 @@ def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilati
     n, outputs, length = x.shape[0], y.shape[1], math.prod(y.shape[2:])
     inner = x.shape[1] // groups * math.prod(kernel)
     work = n * outputs * inner * length
-    if _has_kernel(x, work, geometry):
-        return _kernels.conv_dw(y, x, (outputs, x.shape[1] // groups, *kernel), stride, pad, dilation, groups)
+    shape = (outputs, x.shape[1] // groups, *kernel)
+    if _has_kernel(x, y.size, work, geometry):
+        total = _kernels.conv_dw(y, x, shape, stride, pad, dilation, groups)
+        if total is not None:
+            return total
     step, chunks = _chunks(n, groups * inner * length, work)
     parts: list = [0] * chunks
 
     def part(chunk: int) -> None:
         images = slice(chunk * step, min(n, (chunk + 1) * step))
         columns = _gather(x[images], geometry).reshape(groups, inner, (images.stop - images.start) * length)
-        parts[chunk] = np.matmul(_by_group(y[images], groups), columns.swapaxes(1, 2))
+        parts[chunk] = gemm(_by_group(y[images], groups), columns.swapaxes(1, 2))
 
     parallel_for(part, chunks)
     total = parts[0] if parts else np.zeros((outputs, inner), x.dtype)
     for other in parts[1:]:
         total += other
-    return total.reshape(outputs, x.shape[1] // groups, *kernel)
+    return total.reshape(shape)
 
 
 def im2col(x: Any, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilation: tuple) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ferro.cpu import pooling
+from ferro.cpu import convolution, pooling
 from ferro.cpu.kernels import conv, winograd
 from ferro.native import threads
 
@@ -116,7 +116,7 @@ def test_infinities_reach_no_other_result_by_minimal_products(
         found = (
             conv.conv(x, w, None, *options),
             conv.conv_dx(g, w, x.shape, *options),
-            conv.conv_dw(g, x, w.shape, *options),
+            convolution.conv_weight(x, g, w.shape[2:], *options),
         )
     for one, two in zip(found, expected, strict=True):
         np.testing.assert_array_equal(np.isnan(one), np.isnan(two))
@@ -149,7 +149,7 @@ def test_infinities_and_nan_stay_where_they_belong(bad: float, torch: Any, rng: 
     found = (
         conv.conv(x, w, None, *options),
         conv.conv_dx(g, w, x.shape, *options),
-        conv.conv_dw(g, x, w.shape, *options),
+        convolution.conv_weight(x, g, w.shape[2:], *options),
     )
     for one, two in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-10, atol=1e-10)

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.cpu.blas_products import gemm
 from ferro.cpu.kernels import winograd
-from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, contiguous, has_kernel, is_half, widened
+from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_parts, run_rows
@@ -122,10 +121,6 @@ def _plan(x_shape: Ints, w_shape: Ints, stride: Ints, padding: Ints, dilation: I
     )
 
 
-def _result_shape(plan: _Plan, batch: int, n: int) -> Ints:
-    return (batch, plan.out[0], *plan.out[4 - n :])
-
-
 # --- the three functions ---------------------------------------------------------------------------------------------
 
 
@@ -149,23 +144,15 @@ def conv(
     x: np.ndarray, w: np.ndarray, bias: np.ndarray | None, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> np.ndarray:
     """The convolution (cross-correlation) of x with w, plus a bias per channel."""
-    if is_half(x):
-        return conv(widened(x), widened(w), widened(bias), stride, padding, dilation, groups).astype(x.dtype)
     plan = _plan(x.shape, w.shape, stride, padding, dilation, groups)
-    shape = _result_shape(plan, len(x), x.ndim - 2)
-    if math.prod(shape) == 0 or not _is_large(x, shape):
-        out = _conv_numpy(x, w, plan).reshape(shape)
+    # Not a view: whoever gets it may keep it.
+    out = np.empty((len(x), plan.out[0], *plan.out[6 - x.ndim :]), x.dtype)
+    images, taps, results = _readable(x), _readable(w, x.dtype), out.reshape(len(x), *plan.out)
+    images = images.reshape(len(x), *plan.image)
+    if plan.is_product:
+        _multiply(taps, (plan.out[0] // plan.groups * plan.rows, plan.rows, 1), images, bias, plan.groups, results)
     else:
-        out = np.empty(shape, x.dtype)  # not a view of one: whoever gets it may keep it
-        images, taps, results = _readable(x), _readable(w, x.dtype), out.reshape(len(x), *plan.out)
-        images = images.reshape(len(x), *plan.image)
-        if plan.is_product:
-            _multiply(taps, (plan.out[0] // plan.groups * plan.rows, plan.rows, 1), images, bias, plan.groups, results)
-        else:
-            _conv(images, taps, bias, plan, results)
-        return out
-    if bias is not None:
-        out += bias.reshape(-1, *[1] * (x.ndim - 2))
+        _conv(images, taps, bias, plan, results)
     return out
 
 
@@ -173,11 +160,7 @@ def conv_dx(
     g: np.ndarray, w: np.ndarray, x_shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
 ) -> np.ndarray:
     """The transpose of `conv` in x: what each input place gets back from the places it went to."""
-    if is_half(g):
-        return conv_dx(widened(g), widened(w), x_shape, stride, padding, dilation, groups).astype(g.dtype)
     plan = _plan(x_shape, w.shape, stride, padding, dilation, groups)
-    if g.size == 0 or not _is_large(g, x_shape):
-        return _conv_dx_numpy(g, w, plan).reshape(x_shape)
     if not all(plan.shares):  # all windows lie in the padding
         return np.zeros(x_shape, g.dtype)
     out = (np.empty if plan.meets_all else np.zeros)(x_shape, g.dtype)
@@ -191,28 +174,19 @@ def conv_dx(
 
 def conv_dw(
     g: np.ndarray, x: np.ndarray, w_shape: Ints, stride: Ints, padding: Ints, dilation: Ints, groups: int
-) -> np.ndarray:
-    """The transpose of `conv` in w, summed over the batch."""
-    if is_half(x):
-        return conv_dw(widened(g), widened(x), w_shape, stride, padding, dilation, groups).astype(x.dtype)
+) -> np.ndarray | None:
+    """The transpose of `conv` in w, summed over the batch; None where infinities or nan may have reached too many places."""
     plan = _plan(x.shape, w_shape, stride, padding, dilation, groups)
-    if g.size == 0 or not _is_large(x, g.shape):
-        return _conv_dw_numpy(g, x, plan).reshape(w_shape)
     grads, images = _readable(g, x.dtype).reshape(len(g), *plan.out), _readable(x).reshape(len(x), *plan.image)
     out = np.zeros(w_shape, x.dtype)
     _conv_dw(grads, images, plan, out.reshape(plan.groups, -1, plan.rows))
-    return out
+    return out if np.isfinite(out).all() else None  # zeros have met infinities or nan
 
 
 def _readable(x: np.ndarray, dtype: Any = None) -> np.ndarray:
     """A contiguous array that may be written to: kernels are not compiled once more for others."""
     x = contiguous(x, dtype)
     return x if x.flags.writeable else x.copy()
-
-
-def _is_large(x: np.ndarray, other: Ints) -> bool:
-    """Whether kernels do the work: they take the dtype, and input or result have enough elements."""
-    return has_kernel(x) or (math.prod(other) >= SMALL and x.dtype.char in "fd")
 
 
 # --- sums of shifted images: see Note [Sums of shifted images] in jit_conv.py ----------------------------------------
@@ -458,10 +432,6 @@ def _conv_dw(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray) -> No
         _correlate_channels(g, x, plan, total)
     else:
         _correlate_taps(g, x, plan, total)
-    if not np.isfinite(total).all():  # zeros met infinities or nan
-        total[:] = 0
-        for k in range(len(x)):
-            total += _conv_dw_numpy(g[k : k + 1], x[k : k + 1], plan)
 
 
 @lru_cache(maxsize=256)
@@ -535,58 +505,3 @@ def _correlate_taps(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray
 def _added(sums: np.ndarray, parts: int) -> np.ndarray:
     """The sum of the parts, each an equal number of rows."""
     return sums if parts == 1 else np.add.reduce(sums.reshape(parts, -1, *sums.shape[1:]), 0)
-
-
-# --- NumPy -----------------------------------------------------------------------------------------------------------
-
-
-def _windows(x: np.ndarray, plan: _Plan) -> np.ndarray:
-    """The matrices of patches of all images: (groups, rows, batch × places)."""
-    padded = np.zeros((len(x), plan.image[0], *[n + 2 * p for n, p in zip(plan.image[1:], plan.padding)]), x.dtype)
-    padded[_core(plan)] = x.reshape(len(x), *plan.image)
-    steps = padded.strides[2:]
-    windows = np.lib.stride_tricks.as_strided(
-        padded,
-        (len(x), plan.image[0], *plan.size, *plan.out[1:]),
-        (
-            *padded.strides[:2],
-            *[s * d for s, d in zip(steps, plan.dilation)],
-            *[s * d for s, d in zip(steps, plan.stride)],
-        ),
-        writeable=False,
-    )
-    return windows.transpose(1, 2, 3, 4, 0, 5, 6, 7).reshape(plan.groups, plan.rows, len(x) * plan.places)
-
-
-def _core(plan: _Plan) -> tuple:
-    """The part of a padded batch that is not padding."""
-    return (slice(None), slice(None), *[slice(p, p + n) for n, p in zip(plan.image[1:], plan.padding)])
-
-
-def _by_group(g: np.ndarray, plan: _Plan) -> np.ndarray:
-    """An array like the result as (groups, channels of a group, batch × places)."""
-    channels_first = g.reshape(len(g), plan.out[0], plan.places).transpose(1, 0, 2)
-    return channels_first.reshape(plan.groups, plan.out[0] // plan.groups, len(g) * plan.places)
-
-
-def _conv_numpy(x: np.ndarray, w: np.ndarray, plan: _Plan) -> np.ndarray:
-    out = gemm(w.reshape(plan.groups, plan.out[0] // plan.groups, plan.rows), _windows(x, plan))
-    return np.ascontiguousarray(out.reshape(plan.out[0], len(x), plan.places).transpose(1, 0, 2))
-
-
-def _conv_dw_numpy(g: np.ndarray, x: np.ndarray, plan: _Plan) -> np.ndarray:
-    return gemm(_by_group(g, plan), _windows(x, plan).swapaxes(1, 2))
-
-
-def _conv_dx_numpy(g: np.ndarray, w: np.ndarray, plan: _Plan) -> np.ndarray:
-    taps = w.reshape(plan.groups, plan.out[0] // plan.groups, plan.rows).swapaxes(1, 2)
-    columns = gemm(taps, _by_group(g, plan)).reshape(plan.image[0], *plan.size, len(g), *plan.out[1:])
-    shape = (len(g), plan.image[0], *[n + 2 * p for n, p in zip(plan.image[1:], plan.padding)])
-    padded = np.zeros(shape, columns.dtype)
-    for tap in product(*map(range, plan.size)):
-        place = [
-            slice(t * d, t * d + s * (n - 1) + 1, s)
-            for t, d, s, n in zip(tap, plan.dilation, plan.stride, plan.out[1:])
-        ]
-        padded[(slice(None), slice(None), *place)] += columns[(slice(None), *tap)].swapaxes(0, 1)
-    return np.ascontiguousarray(padded[_core(plan)])
