@@ -97,7 +97,7 @@ def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency
         kept = np.flatnonzero(scale)  # what counts as 0 must not be multiplied: it may be infinite
         flat, rows = flat[kept], rows[kept] * scale[kept, None]
     table = zeros((count, rows.shape[1]), dtype)
-    if has_kernel(rows, "add_slices", "add_slices_rows"):
+    if has_kernel(rows, "add_slices", "scatter_add_rows"):
         gather_scatter.add_slices(table[None], 1, flat.astype(np.int64, copy=False), rows[None])
     else:
         np.add.at(table, flat, rows)

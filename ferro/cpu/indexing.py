@@ -226,7 +226,7 @@ def _spread(dim: int, index: Any, like: Any) -> Any:
 
 def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Adds the slices of src along `dim` to those of `out` that `index` names."""
-    if has_kernel(src, "add_slices", "add_slices_rows") and src.dtype is out.dtype and out.flags.c_contiguous:
+    if has_kernel(src, "add_slices", "scatter_add_rows") and src.dtype is out.dtype and out.flags.c_contiguous:
         gather_scatter.add_slices(out, dim, index, src.copy() if np.may_share_memory(out, src) else src)
     elif src.size < TINY and out.ndim and not is_half(out):
         np.add.at(out, (ALL,) * dim + (index,), src)  # type: ignore[arg-type]
