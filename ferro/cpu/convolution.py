@@ -20,10 +20,10 @@ import numpy as np
 
 from ferro.cpu import small_convolution as _small
 from ferro.cpu.blas_products import gemm
+from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels import conv as _kernels
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.products import widened
 from ferro.cpu.windows import full, taps
 from ferro.native.thread_pool import parallel_for
 
@@ -43,8 +43,8 @@ def _chunks(images: int, per_image: int, work: int) -> tuple[int, int]:
 
 
 def _is_small(images: Any, weights: int, places: tuple) -> bool:
-    """Whether a convolution without groups is better off without kernels and threads, and its numbers need no widening."""
-    return images.shape[0] * weights * math.prod(places) < _LARGE and images.dtype.itemsize > 2
+    """Whether a convolution without groups is better off without kernels and threads."""
+    return images.shape[0] * weights * math.prod(places) < _LARGE
 
 
 def _has_kernel(x: Any, result: int, work: int, geometry: tuple) -> bool:
@@ -87,13 +87,11 @@ def _by_group(y: Any, groups: int) -> Any:
 
 
 @entry
+@rounded_once
 def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """y[n,o,i] = Σ w[o,c,k] x[n,c,i stride - pad + k dilation] + b[o], of spatial shape `out`."""
     if groups == 1 and _is_small(x, w.size, out):
         return _small.conv(x, w, b, out, stride, pad, dilation)
-    wide = widened(x, w, b)
-    if wide is not None:
-        return conv(wide[0], wide[1], wide[2], out, stride, pad, dilation, groups).astype(x.dtype)
     geometry = (x.shape[2:], w.shape[2:], out, stride, pad, dilation)
     n, outputs, inner, length = x.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(out)
     work = n * outputs * inner * length
@@ -117,15 +115,13 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
 
 
 @entry
+@rounded_once
 def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """x[n,c,j] = Σ w[o,c,k] y[n,o,i] + b[c] over i stride - pad + k dilation = j, of spatial shape `size`."""
     if groups == 1 and _is_small(y, w.size, size):
         x = _small.conv_input(y, w, b, size, stride, pad, dilation)
         if x is not None:
             return x
-    wide = widened(y, w, b)
-    if wide is not None:
-        return conv_input(wide[0], wide[1], wide[2], size, stride, pad, dilation, groups).astype(y.dtype)
     geometry = (size, w.shape[2:], y.shape[2:], stride, pad, dilation)
     n, outputs, inner, length = y.shape[0], w.shape[0], math.prod(w.shape[1:]), math.prod(y.shape[2:])
     channels, work = groups * w.shape[1], n * outputs * inner * length
@@ -151,13 +147,11 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
 
 
 @entry
+@rounded_once
 def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """w[o,c,k] = Σ y[n,o,i] x[n,c,i stride - pad + k dilation], of spatial shape `kernel`."""
     if groups == 1 and _is_small(x, x.shape[1] * y.shape[1] * math.prod(kernel), y.shape[2:]):
         return _small.conv_weight(x, y, kernel, stride, pad, dilation)
-    wide = widened(x, y)
-    if wide is not None:
-        return conv_weight(wide[0], wide[1], kernel, stride, pad, dilation, groups).astype(x.dtype)
     geometry = (x.shape[2:], kernel, y.shape[2:], stride, pad, dilation)
     n, outputs, length = x.shape[0], y.shape[1], math.prod(y.shape[2:])
     inner = x.shape[1] // groups * math.prod(kernel)
@@ -189,12 +183,11 @@ def im2col(x: Any, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilatio
     return np.ascontiguousarray(columns)
 
 
+@rounded_once
 def col2im(columns: Any, size: tuple, kernel: tuple, out: tuple, stride: tuple, pad: tuple, dilation: tuple) -> Any:
     """The sum of columns (n, c times kernel elements, windows) at their places in images of spatial shape `size`."""
     n, k = columns.shape[0], math.prod(kernel)
-    wide = widened(columns)
-    source = columns if wide is None else wide[0]
-    x = np.zeros((n, source.shape[1] // k, *size), source.dtype)
-    parts = np.moveaxis(source.reshape(n, source.shape[1] // k, k, *out), 0, 2)
+    x = np.zeros((n, columns.shape[1] // k, *size), columns.dtype)
+    parts = np.moveaxis(columns.reshape(n, columns.shape[1] // k, k, *out), 0, 2)
     _scatter(parts, x, (size, kernel, out, stride, pad, dilation))
-    return x if wide is None else x.astype(columns.dtype)
+    return x

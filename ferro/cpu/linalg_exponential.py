@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.products import matmul, widened
+from ferro.cpu.half import rounded_once
+from ferro.cpu.products import matmul
 from ferro.native.blas import blas_single
 
 __all__ = ["matrix_exp"]
@@ -38,11 +39,9 @@ def _norm(x: Any) -> Any:
     return abs(x).sum(-2).max(-1).astype(np.float64)
 
 
+@rounded_once
 def matrix_exp(x: Any) -> Any:
     """e^X; all nan where a matrix contains inf or nan."""
-    wide = widened(x)
-    if wide is not None:
-        return matrix_exp(wide[0]).astype(x.dtype)
     n = x.shape[-1]
     if not x.size:
         return np.zeros(x.shape, x.dtype)

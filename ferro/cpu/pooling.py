@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels import pool as _kernels
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.common import has_kernel, widened
 from ferro.cpu.kernels.strided_copy import contiguous
 from ferro.cpu.layouts import channels_last_order, empty, has_channels_last, strides_in
-from ferro.cpu.products import matmul, widened
+from ferro.cpu.products import matmul
 from ferro.cpu.windows import full, taps
 
 _CACHED = 1 << 16  # elements of which several arrays stay in a processor's cache
@@ -24,12 +25,9 @@ __all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "a
 # -- maxima ------------------------------------------------------------------------------------------------------------
 
 
+@rounded_once
 def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dilation: tuple) -> tuple[Any, Any]:
     """The maximum of every window, and where it is in the flattened image: the first one, or the last nan."""
-    wide = widened(x)
-    if wide is not None:
-        best, index = max_pool(wide[0], kernel, size, stride, pad, dilation)
-        return best.astype(x.dtype), index
     n = len(kernel)
     shape = x.shape[-n:]
     geometry = (shape, kernel, size, stride, pad, dilation)
@@ -151,12 +149,9 @@ def _flat(positions: list, shape: tuple) -> Any:
     return grid
 
 
+@rounded_once
 def _max_of_ranges(x: Any, ranges: list[list[range]]) -> tuple[Any, Any]:
     """The maximum of every window given by one range per dimension: for windows fewer than their elements."""
-    wide = widened(x)
-    if wide is not None:
-        best, index = _max_of_ranges(wide[0], ranges)
-        return best.astype(x.dtype), index
     n = len(ranges)
     shape = x.shape[-n:]
     lead, size = x.shape[:-n], tuple([len(r) for r in ranges])
@@ -190,8 +185,7 @@ def fractional_max(x: Any, samples: Any, kernel: tuple, size: tuple) -> tuple[An
     lead, shape = x.shape[:-n], x.shape[-n:]
     if 0 in size or not x.size:
         return np.empty((*lead, *size), x.dtype), np.empty((*lead, *size), np.int64)
-    wide = widened(x)
-    planes = (x if wide is None else wide[0]).reshape(math.prod(lead), math.prod(shape))
+    planes = widened(x).reshape(math.prod(lead), math.prod(shape))
     samples = samples.reshape(-1, n)[: len(planes)]
     if n == 2:
         samples = samples[:, ::-1]  # PyTorch's order: width first in two dimensions, but depth first in three
@@ -284,11 +278,9 @@ def _divisor(divisors: Any, dtype: Any) -> Any:
     return total
 
 
+@rounded_once
 def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
     """The sum of every window divided by `divisors` (see `_divisor`)."""
-    wide = widened(x)
-    if wide is not None:
-        return avg_pool(wide[0], kernel, size, stride, pad, divisors).astype(x.dtype)
     n = len(kernel)
     whole = math.prod(size) == 1  # for which a product is quicker
     if not whole and math.prod(size) > 0 and _kernels.ready(x, 0):
@@ -324,11 +316,9 @@ def _window_sum(x: Any, axis: int, kernel: int, size: int, stride: int, pad: int
     return y
 
 
+@rounded_once
 def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
     """The adjoint of `avg_pool` on images of `shape`: every element, divided, added to the whole of its window."""
-    wide = widened(g)
-    if wide is not None:
-        return avg_spread(wide[0], shape, kernel, stride, pad, divisors).astype(g.dtype)
     n = len(kernel)
     if math.prod(g.shape[g.ndim - n :]) > 1 and _kernels.ready(g, 0):
         return _kernels.avg_pool_vjp(g, shape, kernel, stride, pad, divisors)
@@ -356,11 +346,9 @@ def _window_spread(x: Any, axis: int, n: int, kernel: int, stride: int, pad: int
     return wider
 
 
+@rounded_once
 def adaptive_avg(x: Any, size: tuple) -> Any:
     """The mean of every part of images divided into `size` (overlapping) parts."""
-    wide = widened(x)
-    if wide is not None:
-        return adaptive_avg(wide[0], size).astype(x.dtype)
     n, y = len(size), x
     if not x.size:
         return np.zeros((*x.shape[: x.ndim - n], *size), x.dtype)
@@ -388,11 +376,9 @@ def _sums_by_place(x: Any, axis: int, cut: list[range]) -> Any:
     return total
 
 
+@rounded_once
 def adaptive_avg_spread(g: Any, shape: tuple) -> Any:
     """The adjoint of `adaptive_avg` on images of `shape`."""
-    wide = widened(g)
-    if wide is not None:
-        return adaptive_avg_spread(wide[0], shape).astype(g.dtype)
     n = len(shape)
     cuts = [parts(s, o) for s, o in zip(shape, g.shape[g.ndim - n :], strict=True)]
     x = g / _divisor(tuple([tuple([len(part) for part in cut]) for cut in cuts]), g.dtype)

@@ -211,6 +211,10 @@ class _Sums(NamedTuple):
     sets: np.ndarray  # the first place, and from where to where the offsets are those of a set
     parts: int  # in which the tiles are shared
 
+    def seen(self, x: np.ndarray, stride: Ints, start: Ints) -> tuple:
+        """The first arguments of a kernel: the images, and what it sees of them."""
+        return (x, x.shape[1:], self.phases, stride, start, *self[1:6])
+
 
 def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int, groups: int) -> tuple[int, Ints]:
     """The number of images of a tile and its (depth, height, width): what it works on fits into the second cache.
@@ -325,24 +329,7 @@ def _correlate(
 ) -> None:
     """Writes the sums of each set to every step-th place of `out`."""
     added = np.zeros(out.shape[1], x.dtype) if bias is None else _readable(bias, x.dtype)
-    args = (
-        x,
-        x.shape[1:],
-        sums.phases,
-        stride,
-        start,
-        sums.images,
-        sums.room,
-        sums.reach,
-        sums.tiles,
-        sums.offsets,
-        sums.sets,
-        packed,
-        added,
-        groups,
-        out,
-        (out.shape[1:], step),
-    )
+    args = (*sums.seen(x, stride, start), sums.sets, packed, added, groups, out, (out.shape[1:], step))
     run_rows("correlate", sums.parts, len(sums.tiles), args, ALL_BUT_TILES)
 
 
@@ -481,22 +468,7 @@ def _correlate_taps(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray
     sums = _sums(len(x), plan.image, plan.out, plan.sets, plan.stride, start, plan.groups)
     parts = min(sums.parts, max(2, TOTALS // total.size))
     some = total if parts == 1 else np.zeros((parts * len(total), *total.shape[1:]), total.dtype)
-    args = (
-        x,
-        x.shape[1:],
-        sums.phases,
-        plan.stride,
-        start,
-        sums.images,
-        sums.room,
-        sums.reach,
-        sums.tiles,
-        sums.offsets,
-        g,
-        g.shape[1:],
-        plan.groups,
-        some,
-    )
+    args = (*sums.seen(x, plan.stride, start), g, g.shape[1:], plan.groups, some)
     run_parts("correlate_taps", parts, args, ~(1 << 8 | 1 << 13))
     if parts > 1:
         total += _added(some, parts)

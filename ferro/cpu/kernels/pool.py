@@ -84,22 +84,22 @@ def _divisors(divisors: Any, size: Ints, dtype: np.dtype) -> tuple[np.ndarray, .
 
 def avg_pool(x: np.ndarray, kernel: Ints, size: Ints, stride: Ints, padding: Ints, divisors: Any) -> np.ndarray:
     """The sum of each window, of which there are `size`, divided; see ferro.cpu.pooling."""
-    n = len(kernel)
-    out = np.empty((*x.shape[: x.ndim - n], *size), x.dtype)
-    planes, outs = _planes(x, n), _planes(out, n)
-    fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _divisors(divisors, size, x.dtype)
-    cost = math.prod(size) * math.prod(kernel)
-    share_rows("avg_pool", len(planes), 2 * GRAIN // cost + 1, (planes, *fixed, outs))
-    return out
+    out = np.empty((*x.shape[: x.ndim - len(kernel)], *size), x.dtype)
+    return _average("avg_pool", x, out, kernel, size, stride, padding, divisors)
 
 
 def avg_pool_vjp(g: np.ndarray, shape: Ints, kernel: Ints, stride: Ints, padding: Ints, divisors: Any) -> np.ndarray:
     """The adjoint of avg_pool on images of `shape`."""
-    n = len(kernel)
-    size = g.shape[g.ndim - n :]
-    out = np.zeros((*g.shape[: g.ndim - n], *shape), g.dtype)
-    planes, outs = _planes(g, n), _planes(out, n)
-    fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _divisors(divisors, size, g.dtype)
-    cost = math.prod(size) * math.prod(kernel)
-    share_rows("avg_pool_vjp", len(planes), 2 * GRAIN // cost + 1, (planes, *fixed, outs))
+    n = g.ndim - len(kernel)
+    out = np.zeros((*g.shape[:n], *shape), g.dtype)
+    return _average("avg_pool_vjp", g, out, kernel, g.shape[n:], stride, padding, divisors)
+
+
+def _average(
+    name: str, x: np.ndarray, out: np.ndarray, kernel: Ints, size: Ints, stride: Ints, padding: Ints, divisors: Any
+) -> np.ndarray:
+    """A kernel of windows, of which there are `size`, from x to `out`."""
+    planes, outs = _planes(x, len(kernel)), _planes(out, len(kernel))
+    fixed = _three(kernel, 1), _three(stride, 1), _three(padding, 0), _divisors(divisors, size, x.dtype)
+    share_rows(name, len(planes), 2 * GRAIN // (math.prod(size) * math.prod(kernel)) + 1, (planes, *fixed, outs))
     return out
