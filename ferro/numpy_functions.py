@@ -17,7 +17,8 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import of_array
-from ferro.core.base import TensorBase, history, wrap
+from ferro.core.base import TensorBase, wrap
+from ferro.core.history import history
 from ferro.core.mode import is_grad_enabled
 from ferro.core.tangents import tangents_of
 

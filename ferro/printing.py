@@ -9,8 +9,9 @@ import numpy as np
 
 from ferro.batched.levels import RUNNING
 from ferro.core import backend, dtypes
-from ferro.core.base import LEAF, history, wrap
+from ferro.core.base import LEAF, wrap
 from ferro.core.device import CPU
+from ferro.core.history import history
 from ferro.core.mode import current
 from ferro.core.node import OutputRef
 from ferro.core.tangents import tangents_of

@@ -13,8 +13,10 @@ import numpy as np
 from ferro.core import backend, capsules, dtypes
 from ferro.core.apply import bind
 from ferro.core.backend import HOST
-from ferro.core.base import LEAF, Leaf, Meta, TensorBase, history, is_inference, lose, meta_of, root, version_of, wrap
+from ferro.core.base import LEAF, Leaf, Meta, TensorBase, is_inference, lose, meta_of, root, version_of, wrap
 from ferro.core.device import CPU, device
+from ferro.core.held_memory import copied, lend
+from ferro.core.history import history
 from ferro.core.inplace import retain
 from ferro.core.layout import Named, strided
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
@@ -22,7 +24,6 @@ from ferro.core.node import Handle, Node, OutputRef, shown, table
 from ferro.core.notices import warn_once
 from ferro.core.provenance import departed
 from ferro.core.size import Size
-from ferro.core.storage import copied, lend
 from ferro.core.transforms import refuse_inside
 from ferro.ops.legacy import legacy
 from ferro.ops.methods import OperationMethods

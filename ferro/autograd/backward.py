@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro.autograd.graph import GradientEdge
 from ferro.core import accumulate, backend, engine
-from ferro.core.base import LEAF, DetachedMark, TensorBase, history, position, wrap
+from ferro.core.base import LEAF, DetachedMark, TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.graph_task import key_of
+from ferro.core.history import history, position
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, OutputRef, moves_before
 from ferro.core.notices import warn_once
 from ferro.core.primitives import CAST

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from ferro.batched.array import levels_of
 from ferro.batched.levels import RUNNING, Level, running_outside
-from ferro.core.base import LEAF, TensorBase, history
+from ferro.core.base import LEAF, TensorBase
+from ferro.core.history import history
 from ferro.core.node import OutputRef
 from ferro.core.tangents import tangents_of
 from ferro.core.trees import flatten, spread, unflatten

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,135 +11,28 @@ import numpy as np
 
 from ferro.autograd._jvp import push
 from ferro.autograd.batched_function import by_staticmethod
+from ferro.autograd.function_context import FunctionCtx, _bound, _Saved
+from ferro.autograd.function_outputs import (
+    _check_dirty,
+    _check_recorded_dirty,
+    _checked_gradients,
+    _contains,
+    _edge,
+    _mark_views,
+    _refuse_saved_inputs,
+    _returned,
+)
 from ferro.batched.levels import ALIVE
 from ferro.core import mode as _mode
-from ferro.core.apply import address
-from ferro.core.base import LEAF, Packed, TensorBase, bump, history, meta_of, modified, root, version_of, wrap
-from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
-from ferro.core.graph_task import current_run
-from ferro.core.inplace import before_write, rebase
-from ferro.core.node import Freed, FreedError, MultiNode, OutputRef, next_sequence, node_meta
+from ferro.core.base import LEAF, TensorBase, bump, wrap
+from ferro.core.dtypes import COMPLEX, INEXACT
+from ferro.core.history import history
+from ferro.core.inplace import rebase
+from ferro.core.node import Freed, MultiNode, OutputRef, next_sequence, node_meta
 from ferro.core.provenance import caller
-from ferro.core.saved import check_registration, freed
+from ferro.core.saved import freed
 from ferro.core.tangents import tangents_of
 from ferro.core.transforms import INSIDE
-
-
-class FunctionCtx:
-    """What forward leaves for backward.  Any attribute may be set on it."""
-
-    saved: Any
-    needs_input_grad: tuple[bool, ...]
-    _to_save: tuple
-    _for_forward: tuple
-    _dirty: tuple
-    _nondiff: tuple
-    materialize_grads: bool
-    _materialize_non_diff_grads: bool  # whether absent cotangents of outputs without a derivative come as zeros, too
-
-    def save_for_backward(self, *tensors: Any) -> None:
-        """Keeps inputs, outputs or other tensors (or None) for backward, where they are ``ctx.saved_tensors``."""
-        for t in tensors:
-            if t is not None and not isinstance(t, TensorBase):
-                raise TypeError(
-                    f"save_for_backward can only save variables, but argument is of type {type(t).__name__}; "
-                    "keep other values as attributes of ctx"
-                )
-        self._to_save = tensors
-
-    def save_for_forward(self, *tensors: Any) -> None:
-        """Keeps tensors for jvp."""
-        self._for_forward = tensors
-
-    def mark_dirty(self, *args: Any) -> None:
-        """Says which inputs forward has changed in place; they must be returned."""
-        self._dirty = args
-
-    def mark_non_differentiable(self, *args: Any) -> None:
-        """Says which outputs have no derivative."""
-        self._nondiff = args
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Whether absent cotangents come as zeros (True, the default) or None."""
-        self.materialize_grads = value
-
-    @property
-    def saved_tensors(self) -> tuple:
-        """The tensors given to save_for_backward, after checking that none was changed in place since."""
-        saved = self.saved
-        if type(saved) is Freed:
-            raise (RuntimeError(freed(self)) if current_run() is None else FreedError)  # type: ignore[arg-type]
-        if saved is None:  # still within forward, or nothing recorded
-            return self._to_save or self._for_forward
-        return tuple([entry() for entry in saved])
-
-
-class _Saved:
-    """One saved tensor: an input or another tensor by itself, an output as its array (its tensor would hold the node)."""
-
-    __slots__ = ("expected", "index", "node", "packed", "tensor", "version")
-
-    def __init__(self, t: Any, node: Any, index: int | None) -> None:
-        import weakref
-
-        self.version = version_of(t) if t is not None else None
-        if self.version is not None and self.version.inference:
-            raise RuntimeError(
-                f"{type(node)._forward_cls.__name__}: Inference tensors cannot be saved for backward. To work around you can make "
-                "a clone to get a normal tensor and use it in autograd."
-            )
-        self.expected = self.version.n if self.version is not None else 0
-        self.index = index
-        self.node = weakref.ref(node)
-        self.packed: Packed | None = None
-        pack = _mode.current().pack
-        self.tensor = t if index is None or t is None else t._data
-        if t is not None and pack:
-            self._pack(t, *pack[-1])
-
-    def _pack(self, t: Any, pack: Callable, unpack: Callable) -> None:
-        """Hands the tensor to a pair of hooks."""
-        with _mode.switched(grad=False, pack=()):
-            # an output belongs to the node, which must not hold itself: the hook sees it without history, _result adds that
-            given = t if self.index is None else wrap(t._data)
-            before = version_of(given).n
-            self.packed = Packed(pack(given), unpack, address(t) if self.index is None else None, tangents_of(t))
-        if given._counter.n != before:
-            raise RuntimeError(
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
-                "modified by in-place operations."
-            )
-        self.tensor = None
-
-    def register_hooks(self, pack_hook: Callable, unpack_hook: Callable) -> None:
-        """Keeps ``pack_hook(tensor)`` from now on instead of the tensor, which ``unpack_hook`` gives back when it is needed."""
-        check_registration(self.node(), self.packed or self.tensor, pack_hook, unpack_hook)
-        self._pack(self(), pack_hook, unpack_hook)
-
-    def __call__(self) -> Any:
-        if self.packed is not None:
-            t: Any = self.packed.tensor()
-            return t if self.index is None else self._result(t._data)
-        if self.tensor is None:
-            return None
-        node: Any = self.node()
-        if self.version is not None and self.version.n != self.expected:
-            shape = self.tensor.shape
-            modified(node, self.version, self.expected, shape)
-        if self.index is None:
-            return self.tensor
-        t = self._result(self.tensor)
-        t._counter = self.version
-        return t
-
-    def _result(self, data: Any) -> Any:
-        """A saved output with its history and, in forward mode, its tangents."""
-        node: Any = self.node()
-        out = node.outputs[self.index]
-        t = wrap(data, None if out is None else OutputRef(node, self.index, *out))  # type: ignore[arg-type]
-        if node.meta is not None and node.meta.tangents is not None:
-            meta_of(t).tangents = node.meta.tangents.get(self.index)
-        return t
 
 
 class FunctionNode(FunctionCtx, MultiNode):
@@ -187,16 +79,6 @@ def _backward(cls: Any) -> Callable:
     return cls.vjp if cls.vjp is not Function.vjp else cls.backward
 
 
-def _bound(cls: Any, args: tuple, kwargs: dict) -> tuple:
-    """The arguments of forward with its defaults and keywords in their places."""
-    code = getattr(cls.forward, "__code__", None)
-    if not kwargs and code is not None and len(args) == code.co_argcount and not code.co_kwonlyargcount:
-        return args
-    bound = inspect.signature(cls.forward).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return bound.args
-
-
 class _FunctionOp:
     """Stands for an Op in the plan of a custom function."""
 
@@ -233,39 +115,7 @@ class _FunctionPlan:
                 kinds = [None if slot is None else kind for kind, slot in zip(kinds, node.outputs, strict=True)]
             grads = [self._cotangent(run, g, kind, node) for g, kind in zip(given, kinds, strict=True)]
             found = _backward(self.cls)(node, *grads)
-        found = found if isinstance(found, tuple) else (list(found) if isinstance(found, list) else (found,))
-        found = list(found)
-        name = self.op.backward_name
-        if len(found) > self.arity and all(g is None for g in found[self.arity :]):
-            found = found[: self.arity]
-        if len(found) != self.arity:
-            raise RuntimeError(
-                f"function {name} returned an incorrect number of gradients (expected {self.arity}, got {len(found)})"
-            )
-        for i, g in enumerate(found):
-            if g is not None and not isinstance(g, TensorBase):
-                raise RuntimeError(
-                    f"function {name} must return Tensors or None as gradients, but gradient {i} is {type(g).__name__}"
-                )
-            if g is not None and i not in node.tensor_indices:
-                raise RuntimeError(
-                    f"function {name} returned a gradient different than None at position {i + 1}, "
-                    "but the corresponding forward input was not a Variable"
-                )
-            if g is not None and i in self.indices:
-                expected = node.input_shapes[i]
-                if g._data.shape != expected and not _expandable(g._data.shape, expected):
-                    raise RuntimeError(
-                        f"Function {name} returned an invalid gradient at index {i} - got {list(g._data.shape)} but "
-                        f"expected shape compatible with {list(expected)}"
-                    )
-                if g._data.dtype in COMPLEX and not node.complex_inputs[i]:
-                    raise RuntimeError(
-                        f"Function {name} returned an invalid gradient at index {i} - got {FROM_NUMPY[g._data.dtype]} but the "
-                        "forward input is real; return the real part"
-                    )
-                found[i] = g if run.record else g._data
-        return found
+        return _checked_gradients(self, found, node, run.record)
 
     def _cotangent(self, run: Any, g: Any, kind: Any, node: Any) -> Any:
         if g is None:
@@ -273,14 +123,6 @@ class _FunctionPlan:
                 return None
             return wrap(np.zeros(*kind))
         return g if run.record else wrap(g)
-
-
-def _expandable(have: tuple, want: tuple) -> bool:
-    """Whether a gradient of shape `have` can be summed to the shape `want`, as that of what was expanded."""
-    try:
-        return np.broadcast_shapes(have, want) == have
-    except ValueError:
-        return False
 
 
 class Function:
@@ -432,91 +274,6 @@ class InplaceFunction(Function):
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
-
-
-def _contains(group: Any, t: Any) -> bool:
-    return any(t is g for g in group)
-
-
-def _refuse_saved_inputs(cls: Any, ctx: Any, args: tuple, outs: list) -> None:
-    """An input that is an output too must not be saved: which of both was meant, setup_context cannot say."""
-    for t in (*ctx._to_save, *ctx._for_forward):
-        if t is not None and _contains(args, t) and _contains(outs, t) and not _contains(ctx._dirty, t):
-            raise RuntimeError(
-                f"{cls.__name__}: A input that has been returned as-is as output is being saved for backward. This is not supported "
-                "if you override setup_context. You should return and save a view of the input instead, e.g. with x.view_as(x) or "
-                "setup ctx inside the forward function itself."
-            )
-
-
-def _returned(out: Any, args: tuple, dirty: tuple) -> Any:
-    """An output that is an unchanged input becomes a view of it."""
-    if not isinstance(out, TensorBase) or not _contains(args, out) or _contains(dirty, out):
-        return out
-    given: Any = out
-    with _mode.switched(grad=False, level=0):
-        return given.view_as(given)
-
-
-def _check_dirty(cls: Any, ctx: Any, args: tuple, outs: list) -> None:
-    """Raises unless what is marked as changed in place are inputs that are returned; warns of what is no input."""
-    dirty = tuple([d for d in ctx._dirty if _contains(args, d)])
-    if len(dirty) < len(ctx._dirty):
-        warnings.warn(
-            f"{cls.__name__}: ctx.mark_dirty() received a tensor that was not an input. Only input Tensors that have been mutated should "
-            "be passed to ctx.mark_dirty().",
-            UserWarning,
-            stacklevel=3,
-        )
-    ctx._dirty = dirty
-    if any(not _contains(outs, d) for d in dirty):
-        raise RuntimeError(
-            f"{cls.__name__}: Some elements marked as dirty during the forward method were not returned as output. The inputs that "
-            "are modified inplace must all be outputs of the Function."
-        )
-
-
-def _check_recorded_dirty(cls: Any, dirty: tuple, outs: list) -> None:
-    """Raises if the history of an input that was changed in place cannot become that of the Function."""
-    for d in dirty:
-        view = d._meta.view if d._meta is not None else None
-        if view is not None and len(outs) > 1:
-            raise RuntimeError(
-                f"{cls.__name__}: If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
-                "return more than one Tensor. This is not supported by the current autograd engine. You should either make sure "
-                "the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially "
-                "splitting it into two Functions: one doing the inplace that returns a single Tensor and a second one that does "
-                "the other operations)."
-            )
-        if view is not None and root(view)._node is LEAF:
-            raise RuntimeError(
-                f"{cls.__name__}: a view of a leaf Variable that requires grad is being used in an in-place operation."
-            )
-        if history(d) is LEAF:
-            raise RuntimeError(
-                f"{cls.__name__}: a leaf Variable that requires grad has been used in an in-place operation."
-            )
-
-
-def _mark_views(outs: list, dirty: tuple) -> None:
-    """Outputs that are views must not be changed in place: the user's backward would be passed over."""
-    for out in outs:
-        if (
-            isinstance(out, TensorBase)
-            and out._meta is not None
-            and out._meta.view is not None
-            and not _contains(dirty, out)
-        ):
-            view = out._meta.view
-            view.creation = "function"
-            view.stamp = view.tangent_stamp = version_of(out).n
-
-
-def _edge(t: Any, dirty: tuple) -> Any:
-    """Where a gradient for an argument goes."""
-    if t._node is LEAF:
-        return t
-    return before_write(t, t._node) if _contains(dirty, t) else t._node
 
 
 def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:

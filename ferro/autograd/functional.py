@@ -12,7 +12,8 @@ from ferro.autograd.backward import grad
 from ferro.batched.levels import Level, running
 from ferro.core import batching
 from ferro.core import mode as _mode
-from ferro.core.base import TensorBase, history, wrap
+from ferro.core.base import TensorBase, wrap
+from ferro.core.history import history
 from ferro.core.node import next_sequence
 from ferro.ops.joining import stack
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from ferro.autograd._mutation import Keeper
 from ferro.core import mode as _mode
-from ferro.core.base import LEAF, TensorBase, bump, history, position
+from ferro.core.base import LEAF, TensorBase, bump
 from ferro.core.graph_task import current_run
+from ferro.core.history import history, position
 from ferro.core.node import AccumulateGrad, Handle, Node, OutputRef, shown
 from ferro.core.transforms import refuse_hooks
 

@@ -16,9 +16,7 @@ from ferro.core.backend import DEVICES, HOST, xp_of
 from ferro.core.base import (
     LEAF,
     DetachedMark,
-    Packed,
     TensorBase,
-    history,
     is_inference,
     mark_inference,
     new,
@@ -27,11 +25,13 @@ from ferro.core.base import (
     wrap,
 )
 from ferro.core.casting import cast_inputs
+from ferro.core.history import history
 from ferro.core.mode import ACTIVE, MODE, Mode, current, switched
 from ferro.core.node import MultiNode, Node, OutputRef, next_sequence, node_meta
 from ferro.core.op import Op, Plan
 from ferro.core.primitives import CAST, CLONE
 from ferro.core.provenance import OUTSIDE, caller, outermost
+from ferro.core.saved_values import Packed
 from ferro.core.tangents import tangents_of
 from ferro.core.views import mark_view, viewed
 from ferro.cpu.fusion import LARGE

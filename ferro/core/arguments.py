@@ -168,7 +168,8 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
     """
     if out is None:
         return result
-    from ferro.core.base import bump, history, is_inference
+    from ferro.core.base import bump, is_inference
+    from ferro.core.history import history
     from ferro.core.inplace import announce, is_expanded, refuse_overlap
     from ferro.core.mode import current, is_grad_enabled, is_inference_mode_enabled
     from ferro.core.outputs import refuse_dtype

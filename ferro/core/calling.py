@@ -6,10 +6,11 @@ from typing import Any
 
 from ferro.core import mode as _mode
 from ferro.core.accumulate import accumulate, conform, own
-from ferro.core.base import TensorBase, Unpacked, wrap
+from ferro.core.base import TensorBase, wrap
 from ferro.core.errors import freed_message
 from ferro.core.graph_task import Run, enter_run
 from ferro.core.node import AccumulateGrad, Freed, FreedError, MultiNode
+from ferro.core.saved_values import Unpacked
 from ferro.core.step import formulas_of
 
 

@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ferro.core.base import check_version
+from ferro.core.saved_values import check_version
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.trace import Parameter, Symbol, conjugate, once, trace_any
 

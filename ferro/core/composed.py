@@ -7,8 +7,9 @@ from typing import Any
 
 from ferro.core import backend, engine
 from ferro.core import mode as _mode
-from ferro.core.base import LEAF, meta_of, position, wrap
+from ferro.core.base import LEAF, meta_of, wrap
 from ferro.core.graph_task import key_of
+from ferro.core.history import position
 from ferro.core.primitives import CLONE
 from ferro.core.tangents import tangents_of
 

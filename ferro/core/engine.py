@@ -22,13 +22,15 @@ from ferro.core import mode as _mode
 from ferro.core.accumulate import add, conform, to_buffer
 from ferro.core.accumulate_grad import leaf_ready
 from ferro.core.backend import HOST
-from ferro.core.base import TensorBase, check_guards, position
+from ferro.core.base import TensorBase
 from ferro.core.errors import explain, freed_message
 from ferro.core.graph_task import STATE, Run, wanted
+from ferro.core.history import position
 from ferro.core.hooks import prepare, run_tensor_hooks
 from ferro.core.nested import in_thread, must_move
 from ferro.core.node import NAMED, FreedError, MultiNode, Node, OutputRef
 from ferro.core.primitives import leave_levels
+from ferro.core.saved_values import check_guards
 from ferro.core.step import absent, cotangent, gradients, together
 from ferro.cpu.fusion import LARGE
 from ferro.cpu.sparse_rows import Rows

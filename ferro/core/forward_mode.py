@@ -16,9 +16,10 @@ from ferro.core import mode as _mode
 from ferro.core.accumulate import conform
 from ferro.core.apply import _special
 from ferro.core.backend import HOST
-from ferro.core.base import LEAF, meta_of, position, version_of, wrap
+from ferro.core.base import LEAF, meta_of, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.graph_task import key_of
+from ferro.core.history import position
 from ferro.core.node import Node, OutputRef, node_meta
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
 from ferro.core.primitives import CLONE

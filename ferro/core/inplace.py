@@ -21,8 +21,9 @@ from ferro.core.apply import _mask as needs_gradient
 from ferro.core.apply import _record as record
 from ferro.core.apply import of_array, together
 from ferro.core.backend import HOST
-from ferro.core.base import LEAF, Meta, TensorBase, bump, derived, history, hooked, meta_of, retain, root, view_of, wrap
+from ferro.core.base import LEAF, Meta, TensorBase, bump, meta_of, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
+from ferro.core.history import derived, history, hooked, retain
 from ferro.core.node import Node, OutputRef
 from ferro.core.notices import warn_once
 from ferro.core.outputs import cannot_cast

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from ferro.batched.array import levels_of
 from ferro.batched.levels import ALIVE, running_outside
 from ferro.core import backend
-from ferro.core.base import TensorBase, history
+from ferro.core.base import TensorBase
+from ferro.core.history import history
 from ferro.core.tangents import tangents_of
 
 F = TypeVar("F", bound=Callable)

@@ -10,8 +10,8 @@ from typing import Any
 from ferro import cpu
 from ferro.core import codegen
 from ferro.core import samples as _samples
-from ferro.core.base import saved_arrays, saved_tensors
 from ferro.core.node import expose
+from ferro.core.saved_values import saved_arrays, saved_tensors
 from ferro.cpu import blocks, fusion, layouts
 from ferro.cpu.kernels.entries import entry
 from ferro.native.entries import fallback

@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import _packed, is_constant
-from ferro.core.base import Packed, TensorBase, Unpacked, check_guards, saved_tensors, wrap
+from ferro.core.base import TensorBase, wrap
 from ferro.core.device import CPU
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, node_meta
+from ferro.core.saved_values import Packed, Unpacked, check_guards, saved_tensors
 from ferro.core.size import Size
 
 # PyTorch's names for inputs whose names differ here, by their position.

@@ -18,9 +18,11 @@ from weakref import WeakValueDictionary, finalize
 import numpy as np
 
 from ferro.core import backend, dtypes
-from ferro.core.base import TensorBase, history, wrap
+from ferro.core.base import TensorBase, wrap
+from ferro.core.held_memory import mapping
+from ferro.core.history import history
 from ferro.core.layout import strided
-from ferro.core.storage import UntypedStorage, mapping, storage_around, storage_of
+from ferro.core.storage import UntypedStorage, storage_around, storage_of
 from ferro.cpu.shape import memory_of
 
 _ATTACHED: WeakValueDictionary[tuple[int, int], Any] = (

@@ -7,10 +7,10 @@ from typing import Any
 from ferro import cpu
 from ferro.batched.levels import ALIVE
 from ferro.core import backend
-from ferro.core.base import Unpacked, check_guards
 from ferro.core.graph_task import Run, wanted
 from ferro.core.hooks import finish
 from ferro.core.node import Freed, MultiNode
+from ferro.core.saved_values import Unpacked, check_guards
 from ferro.cpu.fusion import LARGE
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import operator
 import os
 import sys
@@ -15,84 +14,13 @@ from ferro.core import dtypes
 from ferro.core.backend import HOST
 from ferro.core.base import TensorBase
 from ferro.core.device import CPU, check, device
+from ferro.core.held_memory import _LENT, copied, mapped, mapping
 from ferro.core.inplace import announce
 from ferro.core.naming import called
+from ferro.core.storage_elements import StorageCasts, _byte, _name, element_index
 from ferro.cpu.shape import memory_bytes, memory_of
 
 _OF_MEMORY: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by the id of the array that owns the memory
-_LENT: WeakValueDictionary[int, Any] = (
-    WeakValueDictionary()
-)  # the owners of memory that NumPy has been given, by their id
-
-
-def lend(data: Any) -> None:
-    """Notes that the program is given an array of this memory: it stays where it is, as in PyTorch."""
-    owner = memory_of(data)
-    if id(owner) not in _LENT:
-        _LENT[id(owner)] = owner
-
-
-def is_lent(data: Any) -> bool:
-    """Whether the program has been given an array of this memory."""
-    return id(memory_of(data)) in _LENT
-
-
-class StorageCasts:
-    """Methods of storages that copy their elements as another dtype."""
-
-    def _cast(self, dtype: dtypes.dtype) -> Any:
-        from ferro.core.typed_storage import TypedStorage, elements
-
-        held = elements(self)
-        return TypedStorage._of((held if dtype.is_complex else held.real).astype(dtype.np), dtype)
-
-    def double(self) -> Any:
-        """The elements as float64."""
-        return self._cast(dtypes.float64)
-
-    def float(self) -> Any:
-        """The elements as float32."""
-        return self._cast(dtypes.float32)
-
-    def half(self) -> Any:
-        """The elements as float16."""
-        return self._cast(dtypes.float16)
-
-    def bfloat16(self) -> Any:
-        """The elements as bfloat16."""
-        return self._cast(dtypes.bfloat16)
-
-    def long(self) -> Any:
-        """The elements as int64."""
-        return self._cast(dtypes.int64)
-
-    def int(self) -> Any:
-        """The elements as int32."""
-        return self._cast(dtypes.int32)
-
-    def short(self) -> Any:
-        """The elements as int16."""
-        return self._cast(dtypes.int16)
-
-    def char(self) -> Any:
-        """The elements as int8."""
-        return self._cast(dtypes.int8)
-
-    def byte(self) -> Any:
-        """The elements as uint8."""
-        return self._cast(dtypes.uint8)
-
-    def bool(self) -> Any:
-        """The elements as bool."""
-        return self._cast(dtypes.bool_)
-
-    def complex_float(self) -> Any:
-        """The elements as complex64."""
-        return self._cast(dtypes.complex64)
-
-    def complex_double(self) -> Any:
-        """The elements as complex128."""
-        return self._cast(dtypes.complex128)
 
 
 class UntypedStorage(StorageCasts):
@@ -428,69 +356,8 @@ class UntypedStorage(StorageCasts):
     @classmethod
     def from_file(cls, filename: str, shared: bool = False, nbytes: int = 0) -> UntypedStorage:
         """The first bytes of a file, mapped into memory. shared: what is written reaches the file, which is made or grows as needed."""
-        filename = os.fspath(filename)
-        if nbytes < 0:
-            raise RuntimeError(f"from_file: the number of bytes must not be negative, got {nbytes}")
-        file = os.open(filename, os.O_RDWR | os.O_CREAT if shared else os.O_RDONLY, 0o666)
-        try:
-            length = os.fstat(file).st_size
-            if length < nbytes:
-                if not shared:
-                    raise RuntimeError(
-                        f"from_file: unable to mmap {nbytes} bytes from file <{filename}>: it has {length}"
-                    )
-                os.ftruncate(file, nbytes)
-            if nbytes == 0:
-                return cls()
-            mapping = _Mapping(file, nbytes, access=mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY)
-        finally:
-            os.close(file)
-        mapping.filename = filename if shared else None
-        return storage_around(np.frombuffer(mapping, np.uint8))
-
-
-class _Mapping(mmap.mmap):
-    """Memory that shows a file."""
-
-    filename: str | None = None  # if what is written reaches it
-
-
-def mapping(memory: Any) -> Any:
-    """The mapped file that an array shows; None if it shows none."""
-    base = memory_of(memory).base
-    base = base.obj if isinstance(base, memoryview) else base
-    return base if isinstance(base, mmap.mmap) else None
-
-
-def _name(owner: Any) -> str:
-    return f"ferro.{(owner if isinstance(owner, type) else type(owner)).__name__}"
-
-
-def _byte(cls: type, value: Any, given: Any) -> int:
-    """One number of a storage; of others than integers nobody knows which byte they are."""
-    if isinstance(value, (int, np.integer)):
-        return int(value) & 255
-    if given is not None:
-        raise RuntimeError(
-            f"{_name(cls)}(): tried to construct a storage from a sequence ({type(given).__name__}), but one of the "
-            f"items was of type {type(value).__name__} instead of int"
-        )
-    raise RuntimeError(
-        f"{_name(cls)}: fill_ expects int, but got {type(value).__name__}: a byte is a number from 0 to 255"
-    )
-
-
-def element_index(storage: Any, index: Any, size: int) -> int:
-    """An index of a storage of `size` elements as a number from 0 on."""
-    try:
-        at = operator.index(index)
-    except TypeError:
-        raise TypeError(
-            f"can't index a {_name(storage).replace('ferro', 'torch')} with {type(index).__name__}"
-        ) from None
-    if not -size <= at < size:
-        raise IndexError(f"index {at} out of range for storage of size {size}")
-    return at % size
+        mapping = mapped(os.fspath(filename), shared, nbytes)
+        return cls() if mapping is None else storage_around(np.frombuffer(mapping, np.uint8))
 
 
 def storage_around(memory: Any) -> UntypedStorage:
@@ -518,18 +385,3 @@ def forget(t: TensorBase) -> None:
 def _rebuilt(held: bytes) -> UntypedStorage:
     """A pickled storage."""
     return UntypedStorage._around(np.frombuffer(held, np.uint8).copy())
-
-
-def copied(data: Any, memo: dict) -> Any:
-    """A deep copy of an array; arrays that view one memory view one memory in the copy too."""
-    root = memory_of(data)
-    if not root.flags.forc:
-        return data.copy(order="K")
-    key = ("the memory of", id(root))
-    if key not in memo:
-        memo[key] = root, np.array(root, order="K")  # with the root itself: its id must not be used again
-    fresh = memo[key][1]
-    if root is data:
-        return fresh
-    offset = data.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-    return np.ndarray(data.shape, data.dtype, fresh, offset, data.strides)

@@ -10,7 +10,8 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.dtypes import FOLLOWERS, type_name
 from ferro.core.notices import warn_once
-from ferro.core.storage import StorageCasts, UntypedStorage, element_index
+from ferro.core.storage import UntypedStorage
+from ferro.core.storage_elements import StorageCasts, element_index
 
 
 def deprecated(stacklevel: int = 2) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 
 from ferro.core import backend
 from ferro.core.backend import HOST
-from ferro.core.base import LEAF, View, history, new, not_a_tensor, version_of, wrap
+from ferro.core.base import LEAF, View, new, not_a_tensor, version_of, wrap
+from ferro.core.history import history
 from ferro.core.mode import ACTIVE, MODE, current
 from ferro.core.node import MultiNode, Node, OutputRef, next_sequence
 from ferro.core.op import Op

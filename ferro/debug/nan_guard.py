@@ -12,10 +12,10 @@ from ferro.autograd._location import Location, location
 from ferro.autograd._observer import Observer, arrays_of, node_of, outputs_of
 from ferro.batched.array import plain
 from ferro.core.apply import watched
-from ferro.core.base import Packed
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
 from ferro.core.node import Freed
 from ferro.core.op import Op
+from ferro.core.saved_values import Packed
 from ferro.debug.locations import location_of, note_location
 
 

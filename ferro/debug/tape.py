@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.autograd._observer import arrays_of
-from ferro.core.base import Packed, TensorBase, position
+from ferro.core.base import TensorBase
+from ferro.core.history import position
 from ferro.core.node import Freed, Node, OutputRef
+from ferro.core.saved_values import Packed
 
 
 def start(root: Any) -> Any:

@@ -10,8 +10,9 @@ import numpy as np
 from ferro.autograd import forward_ad
 from ferro.autograd import grad as _grad
 from ferro.core import mode as _mode
-from ferro.core.base import TensorBase, history
+from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT
+from ferro.core.history import history
 from ferro.core.transforms import inside
 from ferro.core.trees import flatten, map_tensors, tree_map, unflatten
 from ferro.func.levels import Foreign, Transform, outputs_of, pair, recorded, settled, zeros_like

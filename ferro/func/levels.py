@@ -17,8 +17,9 @@ import numpy as np
 
 from ferro.core import backend
 from ferro.core import mode as _mode
-from ferro.core.base import LEAF, TensorBase, history, meta_of, position, version_of, view_of, wrap
+from ferro.core.base import LEAF, TensorBase, meta_of, version_of, view_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT, from_numpy
+from ferro.core.history import history, position
 from ferro.core.node import OutputRef
 from ferro.core.tangents import tangents_of
 from ferro.core.transforms import inside

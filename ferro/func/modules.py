@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ferro.core.base import history
+from ferro.core.history import history
 from ferro.ops.joining import stack
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from ferro.autograd import grad as _grad
 from ferro.core import mode as _mode
-from ferro.core.base import TensorBase, history
+from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT, from_numpy
+from ferro.core.history import history
 from ferro.core.trees import Structure, flatten, map_tensors, tree_map, unflatten
 from ferro.func.levels import Foreign, Transform, chosen, outputs_of, pair, recorded, settled, zeros_like
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.batched.array import plain as unbatched
-from ferro.core.base import TensorBase, history, version_of, wrap
+from ferro.core.base import TensorBase, version_of, wrap
 from ferro.core.forward_mode import tangents_of, without
+from ferro.core.history import history
 
 
 def debug_unwrap(tensor: Any, *, recurse: bool = True) -> Any:

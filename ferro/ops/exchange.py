@@ -8,8 +8,9 @@ import numpy as np
 
 from ferro.core import capsules, dtypes
 from ferro.core import device as _device
-from ferro.core.base import TensorBase, history, wrap
+from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
+from ferro.core.history import history
 from ferro.core.notices import warn_once
 from ferro.ops.creation import finish
 from ferro.ops.data import NOTHING, plain, to_array, view

@@ -11,14 +11,16 @@ import numpy as np
 
 from ferro.core.arguments import need_tensor, sizes
 from ferro.core.backend import xp_of
-from ferro.core.base import LEAF, Version, bump, history, is_inference, meta_of, new
+from ferro.core.base import LEAF, Version, bump, is_inference, meta_of, new
 from ferro.core.determinism import unset, unset_array
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
+from ferro.core.held_memory import is_lent
+from ferro.core.history import history
 from ferro.core.inplace import check
 from ferro.core.layout import channels_last, channels_last_3d, geometry, preserve_format, reach, steps, storage_bytes
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.node import next_sequence
-from ferro.core.storage import UntypedStorage, is_lent, storage_of
+from ferro.core.storage import UntypedStorage, storage_of
 from ferro.core.typed_storage import LegacyMeta, TypedStorage, deprecated, elements_as
 from ferro.ops.creation import finish
 

@@ -30,7 +30,7 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
-from ferro.core import accumulate, base, engine, mode
+from ferro.core import accumulate, engine, history, mode
 from ferro.core.graph_task import STATE, queue_callback
 from ferro.core.node import Node
 from ferro.core.op import OPS
@@ -77,7 +77,7 @@ def no_lock_is_held() -> None:
     free: list = []
 
     def look() -> None:
-        for lock in (*accumulate.LEAF_LOCKS.locks, base._refreshing, _threads._pool.lock, blas._blas._lock):
+        for lock in (*accumulate.LEAF_LOCKS.locks, history._refreshing, _threads._pool.lock, blas._blas._lock):
             free.append(lock.acquire(timeout=5))
             lock.release()
 

@@ -19,9 +19,10 @@ from ferro import nn
 from ferro.autograd import forward_ad, functional
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import apply, engine
-from ferro.core.base import Meta, Packed, TensorBase, Version, View
+from ferro.core.base import Meta, TensorBase, Version, View
 from ferro.core.graph_task import Run, queue_callback
 from ferro.core.node import Handle, Node, NodeMeta, OutputRef
+from ferro.core.saved_values import Packed
 from ferro.utils.checkpoint import checkpoint, checkpoint_sequential
 from ferro.utils.data import DataLoader, TensorDataset
 from ferro.utils.offload import save_in_bfloat16, save_on_disk

@@ -16,9 +16,9 @@ import ferro
 from ferro import cpu
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import backend, base, engine, node
-from ferro.core.base import Packed
 from ferro.core.graph_task import queue_callback
 from ferro.core.op import OPS, Op
+from ferro.core.saved_values import Packed
 from ferro.utils.checkpoint import checkpoint
 from tests.stress.test_threads import in_threads
 

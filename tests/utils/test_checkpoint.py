@@ -13,7 +13,7 @@ import pytest
 
 import ferro
 from ferro import nn
-from ferro.core.base import Packed
+from ferro.core.saved_values import Packed
 from ferro.utils import checkpoint as module
 from ferro.utils.checkpoint import checkpoint, checkpoint_sequential
 from ferro.utils.offload import save_in_bfloat16, save_on_disk
