@@ -289,12 +289,19 @@ class _Missing:
         raise error
 
 
-def explain_methods(cls: type) -> None:
-    """Lets the class of tensors say what stands for the methods of the table that it has not."""
+def explain_methods(cls: Any) -> None:
+    """Lets the class of tensors say what stands for the methods of the table that it has not; dir() leaves them out."""
+    gone = set()
     for name in _rules()[0]:
         base, _, method = name.rpartition(".")
         if base == "Tensor" and not hasattr(cls, method):
             setattr(cls, method, _Missing(method))
+            gone.add(method)
+
+    def __dir__(self: Any) -> list[str]:
+        return [name for name in object.__dir__(self) if name not in gone or hasattr(self, name)]
+
+    cls.__dir__ = __dir__
 
 
 def explain(*modules: str) -> None:

@@ -61,6 +61,7 @@ KEPT = frozenset(
         "__array_ufunc__",
         "__array_wrap__",
         "__deepcopy__",
+        "__dir__",
         "__dlpack__",
         "__dlpack_device__",
         "__getattr__",
@@ -104,9 +105,8 @@ METHODS = {
     "__abs__": "abs",
 }
 SHOWN = frozenset(("__deepcopy__", "__reduce_ex__", "__repr__"))  # of which a mode is asked nevertheless
-UNASKED = frozenset(
-    ("as_subclass", "backward", "from_numpy", "is_tensor")
-)  # (backward may run within itself, a hundred deep)
+# (`backward` may run within itself, a hundred deep)
+UNASKED = frozenset(("as_subclass", "backward", "from_numpy", "is_tensor"))
 
 
 class DisableTorchFunctionSubclass:

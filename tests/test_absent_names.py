@@ -232,6 +232,17 @@ def test_a_method_that_is_not_there_says_what_to_use(name: str) -> None:
         assert error.value.name == name
 
 
+def test_dir_names_what_a_tensor_has_and_nothing_else() -> None:
+    class Mine(ferro.Tensor):
+        volatile = False
+
+    for value in (ferro.ones(2), ferro.nn.Parameter(ferro.ones(2)), ferro.ones(2).to_sparse()):
+        names = set(dir(value))
+        assert {"shape", "grad", "exp", "__add__"} <= names
+        assert not names & set(METHODS)
+    assert "volatile" in dir(ferro.ones(2).as_subclass(Mine))
+
+
 def test_a_method_that_nobody_has_is_missed_as_ever() -> None:
     with pytest.raises(AttributeError, match=r"^'Tensor' object has no attribute 'parrot'$"):
         _ = ferro.ones(2).parrot  # type: ignore[attr-defined]

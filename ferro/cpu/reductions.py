@@ -127,7 +127,7 @@ def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
         total = sum(wide(x), dim, keepdim)
     n = count(x.shape, dim)
     if n:
-        if total.dtype is FLOAT32 and not np.isfinite(total).all():  # a sum may overflow where the mean does not
+        if total.dtype is FLOAT32 and not _and(np.isfinite(total), None):  # a sum may overflow where the mean does not
             total = sum(x.astype(np.float64), dim, keepdim)
         total = total / (n if total.ndim == 0 else number(n, total.dtype))
     else:

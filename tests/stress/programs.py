@@ -167,11 +167,13 @@ class Maker:
         inputs = [n for n, (_, r) in leaves.items() if r]
         if ending in ("inputs", "grad"):
             on = [step.args[0] for step in self.steps if step.call.startswith("hook.")]
+            # (fn.Double returns the tensor that it is given: a hook on the one is a hook on the other)
             hooked = {n for names in on for n in (names if isinstance(names, list) else [names])} - set(leaves)
+            hooked = {self.memory[n] for n in hooked}
             inputs = [
                 str(n)
                 for n in dict.fromkeys([*inputs[:1], *rng.choice(names, size=2)])
-                if n not in hooked and self.memory[n] not in self.changed
+                if (n in leaves or self.memory[n] not in hooked) and self.memory[n] not in self.changed
             ]
         # PyTorch 2.13 does not count a lone root among the tensors that a multi-grad hook waits for
         ends = {self.memory[n] for n in roots}
@@ -610,6 +612,10 @@ def _perform(step: Step, number: int, tensors: dict, lib: Any, make: Callable, k
         return _functions[lib][call].apply(*args)
     if family == "hook":
         return _hook(call, args[0], number, lib, make, kept)
+    if (
+        call == "retain_grad"
+    ):  # PyTorch 2.13 does nothing for a view whose base began to require grad unless it is asked
+        _ = args[0].grad_fn
     return getattr(args[0], call)(*args[1:])
 
 
