@@ -66,6 +66,8 @@ LAYERS = (
         "tensor",
         "complex_half",
         "conditions",
+        "_tensor_autograd",
+        "_tensor_conversions",
         "_tensor_str",
         "overrides",
         "_overridable",
