@@ -120,13 +120,31 @@ def after_fork() -> None:
 # --- the child's side ------------------------------------------------------------------------------------------------
 
 
-def serve(compile_for: Callable[[str, str], bool], compile_all: Callable[[str], Iterator[None]]) -> None:
+def serve(
+    compile_for: Callable[[str, str], bool],
+    compile_all: Callable[[str], Iterator[None]],
+    help_with: Callable[[str], list[subprocess.Popen]],
+) -> None:
     """Make what is asked for, until the program has ended or has asked for nothing for a while.
 
     What a program has asked for by name is made even if it has ended: it will be needed when it runs again.
     compile_for (kernel, signature or beginning of its tags) says whether the code could be kept, compile_all (beginning of
-    tags) makes all kernels and pauses after each.
+    tags) makes all kernels and pauses after each, help_with (beginning of tags) starts processes that make them from the end.
     """
+    helpers: list[subprocess.Popen] = []
+    try:
+        _serve(compile_for, compile_all, lambda wanted: helpers.extend(help_with(wanted)))
+    finally:
+        for helper in helpers:
+            helper.terminate()
+            helper.wait()
+
+
+def _serve(
+    compile_for: Callable[[str, str], bool],
+    compile_all: Callable[[str], Iterator[None]],
+    get_help: Callable[[str], None],
+) -> None:
     with suppress(OSError, AttributeError):
         os.nice(10)  # the program comes first
     requests: queue.Queue[str] = queue.Queue()
@@ -156,6 +174,8 @@ def serve(compile_for: Callable[[str, str], bool], compile_all: Callable[[str], 
                 raise SystemExit("nothing can be kept any more")
         else:
             later.append((wanted, compile_all(wanted)))
+            with suppress(OSError):  # (the system refuses a process)
+                get_help(wanted)
 
 
 def _has_grown() -> bool:

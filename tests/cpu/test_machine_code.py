@@ -1,6 +1,7 @@
 """Machine code of kernels: made elsewhere, kept on disk, loaded without Numba, and refused where it does not fit."""
 
 import os
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 
 from ferro.cpu import pooling
-from ferro.cpu.kernels import WIDE, activations
+from ferro.cpu.kernels import WIDE, activations, prepare
+from ferro.cpu.kernels.entries import FILES
 from ferro.cpu.kernels.prepare import signatures
 from ferro.native import (
     compiler_process,
@@ -22,10 +24,11 @@ from ferro.native import (
     readiness,
     registry,
 )
+from ferro.native.entries import EntryFile
 from ferro.native.kernel import Kernel, describe, tag_of
 from ferro.native.readiness import get
 from tests.configuration import with_machine_code
-from tests.helpers import run_python
+from tests.helpers import ROOT, run_python
 
 native = with_machine_code
 
@@ -476,3 +479,50 @@ print(np.array_equal(found, scipy.special.expit(x)))
     assert extensions.extension("numpy", "no_such_library") is None
     assert extensions.extension("no_such_package", "library") is None
     assert extensions.special("j0")(0.0) == 1  # stands elsewhere in SciPy
+
+
+# --- two processes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("from_end", [False, True])
+def test_all_kernels_are_made_from_either_end_and_only_one_sets_the_mark(from_end, monkeypatch):
+    made, written = [], []
+    monkeypatch.setattr(prepare, "compile_for", lambda name, wanted: made.append(name))
+    monkeypatch.setattr(EntryFile, "make_missing", lambda file: made.append(file.tag))
+    monkeypatch.setattr(disk_cache, "write", lambda name, tag, *_: written.append((name, tag)))
+    for _ in prepare.compile_all("f8-", from_end):
+        pass
+    files = [file.tag for code, file in FILES.items() if code.startswith("f8")]
+    wanted = [*signatures(), *files, "tape"]
+    assert made == (wanted[::-1] if from_end else wanted)
+    assert written == ([] if from_end else [(readiness.ALL, "f8-")])
+
+
+HELPED = """
+import subprocess, sys
+from ferro.native import compiler_process, disk_cache
+disk_cache.writable = lambda: True
+helpers = []
+def help_with(wanted):
+    helpers.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+    return helpers
+def compile_all(wanted):
+    yield
+compiler_process.serve(lambda name, wanted: True, compile_all, help_with)
+print(*(helper.poll() is None for helper in helpers))
+helpers[0].stdin.close()
+"""
+
+
+def test_a_second_process_helps_to_make_all_kernels_and_ends_with_the_first():
+    done = subprocess.run(
+        [sys.executable, "-c", HELPED],
+        input="\tf4-\n",
+        env={**os.environ, "PYTHONPATH": str(ROOT), "FERRO_KERNELS": "off"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "False"

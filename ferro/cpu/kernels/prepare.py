@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +61,19 @@ def compile_for(name: str, wanted: str) -> bool:
     return all(kept)
 
 
-def compile_all(wanted: str) -> Iterator[None]:
-    """The same for all kernels, pausing after each; at last a mark is set on disk, which `all_were_made` finds."""
-    for name in signatures():
-        compile_for(name, wanted)
+def compile_all(wanted: str, from_end: bool = False) -> Iterator[None]:
+    """The same for all kernels, pausing after each; at last a mark is set on disk, which `all_were_made` finds.
+
+    A second process takes them from the end; what the other one has made it does not make again.
+    """
+    tasks: list[Callable[[], Any]] = [partial(compile_for, name, wanted) for name in signatures()]
+    files = [file for code, file in FILES.items() if code.partition(".")[0] == wanted.rstrip("-")]
+    tasks += [file.make_missing for file in (*files, recorder.FILE)]
+    for task in reversed(tasks) if from_end else tasks:
+        task()
         yield
-    for code, file in FILES.items():
-        if code.partition(".")[0] == wanted.rstrip("-"):
-            file.make_missing()
-    recorder.FILE.make_missing()
-    disk_cache.write(readiness.ALL, wanted, registry.modules(), b"")
+    if not from_end:
+        disk_cache.write(readiness.ALL, wanted, registry.modules(), b"")
 
 
 def all_sources() -> dict[tuple[str, str], tuple[str, ...]]:
