@@ -4,10 +4,12 @@ import _thread
 import contextvars
 import gc
 import os
+import re
 import signal
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -237,6 +239,28 @@ if child == 0:
 print(os.waitpid(child, 0)[1], np.array_equal(gemm(a, a), expected))
 """
     assert run_python(code) == "0 True"
+
+
+def test_kernels_are_shared_by_the_workers_alone():
+    """Threads of Python serve backward, and what NumPy, SciPy and BLAS compute: the list may only shrink."""
+    package = Path(threads.__file__).parents[1]
+    pattern = re.compile(r"\b(parallel_for|run_workers)\b|\bcommon import [^\n]*\bsplit\b")
+    users = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if pattern.search(path.read_text("utf-8"))
+    }
+    allowed = {
+        "core/parallel.py",
+        "native/thread_pool.py",
+        "cpu/kernels/common.py",
+        "cpu/blas_products.py",
+        "cpu/convolution.py",
+        "cpu/attention.py",
+        "cpu/blocks.py",
+        "cpu/special.py",
+    }
+    assert users <= allowed
 
 
 def test_where_no_thread_can_be_started_the_caller_does_everything(monkeypatch):

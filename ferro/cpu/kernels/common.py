@@ -46,9 +46,10 @@ def contiguous(x: np.ndarray, dtype: Any = None) -> np.ndarray:
 
 
 def split(length: int, grain: int, work: Callable[[int, int], object]) -> None:
-    """Call work(start, stop) for the parts of range(length), each of about `grain` or more, spread over the threads.
+    """Call work(start, stop) for the parts of range(length), each of about `grain` or more, spread over threads of Python.
 
-    The parts depend on `length` and `grain` alone: see Note [Same numbers for any number of threads] in threads.py.
+    It is for what NumPy, SciPy and BLAS compute; kernels go to the workers, by `share_rows`. The parts depend on `length` and
+    `grain` alone: see Note [Same numbers for any number of threads] in threads.py.
     """
     parts = min(length // max(grain, 1), MOST_CHUNKS)
     if parts < 2:
