@@ -227,41 +227,11 @@ def embedding_bag(
     if need_tensor(name, "input", input)._data.dtype in INEXACT and weight._data.dtype not in INEXACT:
         input, weight = weight, input
     indices, bags, count = _bags(name, input, offsets, include_last_offset)
-    if weight._data.ndim != 2:
-        raise ValueError(f"{name}: weight has to be a 2D Tensor, but got Tensor of dimension {weight._data.ndim}")
-    if mode not in ("sum", "mean", "max"):
-        raise ValueError(f"{name}: mode has to be one of sum, mean or max, got {mode!r}")
-    if mode == "max" and (scale_grad_by_freq or sparse):
-        raise ValueError(f"{name}: max mode does not support scale_grad_by_freq and sparse")
+    _check_bag_options(name, input, weight, mode, scale_grad_by_freq or sparse, per_sample_weights)
     if per_sample_weights is not None:
-        if per_sample_weights._data.shape != input._data.shape:
-            raise ValueError(
-                f"{name}: If per_sample_weights ({list(per_sample_weights._data.shape)}) "
-                "is not None, then it must have the same shape as the input "
-                f"({list(input._data.shape)})"
-            )
-        if mode != "sum":
-            raise NotImplementedError(
-                f"{name}: per_sample_weights was not None. per_sample_weights is "
-                f"only supported for mode='sum' (got mode={mode!r})."
-            )
-        if per_sample_weights._data.dtype != weight._data.dtype:
-            raise RuntimeError(
-                f"{name}: Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
-                f"'per_sample_weights'; but type {weight.dtype} does not equal {per_sample_weights.dtype}"
-            )
         per_sample_weights = per_sample_weights.reshape(-1).narrow(0, 0, indices.size)
-    table = weight._data.shape[0]
-    if padding_idx is not None and not -table <= padding_idx < table:
-        raise RuntimeError(
-            f"{name}: padding_idx must be within the number of embeddings, {-table} through {table - 1}, but got {padding_idx}"
-        )
-    wrong = indices[(indices < 0) | (indices >= table)]
-    if wrong.size:
-        raise RuntimeError(
-            f"{name}: Expected idx >= 0 && idx < num_embeddings but found idx to be {wrong[0]} (num_embeddings is {table})"
-        )
-    padding = _padding(name, padding_idx, table)
+    _check_rows(name, indices, weight._data.shape[0], padding_idx)
+    padding = _padding(name, padding_idx, weight._data.shape[0])
     if max_norm is not None:
         embedding_renorm_(weight, wrap(indices), max_norm, norm_type)
     if padding is not None:
@@ -280,6 +250,46 @@ def embedding_bag(
         return total
     sizes = np.maximum(np.bincount(bags, minlength=count), 1)
     return total / wrap(sizes[:, None].astype(total._data.dtype))
+
+
+def _check_bag_options(name: str, input: Any, weight: Any, mode: str, rowwise: bool, per_sample_weights: Any) -> None:
+    """Refuses a table, a mode and weights that do not fit together; rowwise: gradients of rows are wanted in another form."""
+    if weight._data.ndim != 2:
+        raise ValueError(f"{name}: weight has to be a 2D Tensor, but got Tensor of dimension {weight._data.ndim}")
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f"{name}: mode has to be one of sum, mean or max, got {mode!r}")
+    if mode == "max" and rowwise:
+        raise ValueError(f"{name}: max mode does not support scale_grad_by_freq and sparse")
+    if per_sample_weights is not None:
+        if per_sample_weights._data.shape != input._data.shape:
+            raise ValueError(
+                f"{name}: If per_sample_weights ({list(per_sample_weights._data.shape)}) "
+                "is not None, then it must have the same shape as the input "
+                f"({list(input._data.shape)})"
+            )
+        if mode != "sum":
+            raise NotImplementedError(
+                f"{name}: per_sample_weights was not None. per_sample_weights is "
+                f"only supported for mode='sum' (got mode={mode!r})."
+            )
+        if per_sample_weights._data.dtype != weight._data.dtype:
+            raise RuntimeError(
+                f"{name}: Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
+                f"'per_sample_weights'; but type {weight.dtype} does not equal {per_sample_weights.dtype}"
+            )
+
+
+def _check_rows(name: str, indices: Any, table: int, padding_idx: int | None) -> None:
+    """Refuses indices and a padding that a table of so many rows does not have."""
+    if padding_idx is not None and not -table <= padding_idx < table:
+        raise RuntimeError(
+            f"{name}: padding_idx must be within the number of embeddings, {-table} through {table - 1}, but got {padding_idx}"
+        )
+    wrong = indices[(indices < 0) | (indices >= table)]
+    if wrong.size:
+        raise RuntimeError(
+            f"{name}: Expected idx >= 0 && idx < num_embeddings but found idx to be {wrong[0]} (num_embeddings is {table})"
+        )
 
 
 def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple:

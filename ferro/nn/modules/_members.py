@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
+from ferro.nn.modules._calling import registered
 from ferro.tensor import Tensor
 
 from ..parameter import Buffer, Parameter
-from ._calling import registered
 
 if TYPE_CHECKING:
     from .module import Module

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import ferro.__future__ as settings
 from ferro.autograd.grad_mode import no_grad
+from ferro.nn.modules._calling import add_hook
 from ferro.tensor import Tensor
 
 from ...utils.hooks import RemovableHandle
 from ...utils.swapping import swap_tensors
 from ..parameter import Parameter, is_lazy
-from ._calling import add_hook
 from ._members import Members
 
 _EXTRA_STATE = "_extra_state"

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ...utils.hooks import RemovableHandle
-from ._calling import (
+from ferro.nn.modules._calling import (
     add_hook,
     call_with_hooks,
     register_module_backward_hook,
@@ -20,6 +19,8 @@ from ._calling import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+
+from ...utils.hooks import RemovableHandle
 from ._conversion import Conversions
 from ._state import (
     State,
