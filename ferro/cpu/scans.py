@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import scan
 from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.scan import running_extremum, scan
 from ferro.cpu.reductions import wide
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 
 def cumsum(x: Any, dim: int) -> Any:
     """Sums of the elements up to each place along `dim`, accumulated in double precision."""
-    return scan.cumsum(x, dim, False) if x.ndim and has_kernel(x, "cumsum") else _accumulated(np.add, x, dim)
+    return scan("cumsum", dim, (x,), False) if x.ndim and has_kernel(x, "cumsum") else _accumulated(np.add, x, dim)
 
 
 def cumsum_vjp(g: Any, dim: int) -> Any:
@@ -34,7 +34,7 @@ def cumsum_vjp(g: Any, dim: int) -> Any:
     if g.ndim == 0:
         return g
     if has_kernel(g, "cumsum"):
-        return scan.cumsum(g, dim, True)
+        return scan("cumsum", dim, (g,), True)
     return np.flip(_accumulated(np.add, np.flip(g, dim), dim), dim)
 
 
@@ -42,7 +42,7 @@ def cumprod(x: Any, dim: int) -> Any:
     """Products of the elements up to each place along `dim`, accumulated in double precision."""
     with np.errstate(over="ignore"):
         if x.ndim and has_kernel(x, "cumprod"):
-            return scan.accumulate("cumprod", x, dim)
+            return scan("cumprod", dim, (x,))
         return _accumulated(np.multiply, x, dim)
 
 
@@ -59,7 +59,7 @@ def logcumsumexp(x: Any, dim: int) -> Any:
     if x.ndim == 0:
         return x.copy()
     if has_kernel(x, "logcumsumexp"):
-        return scan.accumulate("logcumsumexp", x, dim)
+        return scan("logcumsumexp", dim, (x,))
     if x.dtype.kind != "c":
         return np.logaddexp.accumulate(x.astype(np.float64, copy=False), dim).astype(x.dtype, copy=False)
     y = np.moveaxis(x, dim, 0)
@@ -95,7 +95,7 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
         return x.copy(), np.zeros((), np.int64)
     y = wide(x)
     if has_kernel(y, "running_extremum", "running_extremum_rows"):
-        values, index = scan.running_extremum(y, dim, ufunc is np.maximum)
+        values, index = running_extremum(y, dim, ufunc is np.maximum)
         return values.astype(x.dtype, copy=False), index
     values = ufunc.accumulate(y, dim)
     here = y == values
@@ -111,7 +111,7 @@ def picked_sum(g: Any, dim: int, index: Any) -> Any:
     if g.ndim == 0 or g.size == 0:
         return g.copy()
     if has_kernel(g, "picked_sum"):
-        return scan.picked_sum(g, dim, index)
+        return scan("picked_sum", dim, (g, index))
     rows, n = np.moveaxis(g, dim, -1), g.shape[dim]
     where = np.moveaxis(index, dim, -1) + np.arange(rows.size // n).reshape((*rows.shape[:-1], 1)) * n
     where, rows = where.reshape(-1), wide(rows).reshape(-1)
@@ -141,7 +141,7 @@ def affine_scan(a: Any, b: Any, dim: int, reverse: bool) -> Any:
     if b.ndim == 0:
         return b.copy()
     if has_kernel(b, "affine_scan"):
-        return scan.affine_scan(a, b, dim, reverse)
+        return scan("affine_scan", dim, (np.broadcast_to(a, b.shape).astype(d, copy=False), b), reverse)
     a, s = np.moveaxis(wide(a), dim, 0), np.array(np.moveaxis(wide(b), dim, 0), order="C")
     if reverse:
         a, s = a[::-1], s[::-1]

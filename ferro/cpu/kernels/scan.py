@@ -9,31 +9,10 @@ import numpy as np
 from ferro.cpu.kernels.common import GRAIN, contiguous, share_rows
 
 
-def accumulate(name: str, x: np.ndarray, dim: int) -> np.ndarray:
-    """The scan "cumprod" or "logcumsumexp" along `dim`, carried in float64."""
-    out = np.empty(x.shape, x.dtype)
-    _along(name, (x,), dim, (), (out,))
-    return out
-
-
-def cumsum(x: np.ndarray, dim: int, reverse: bool) -> np.ndarray:
-    """The sums up to each place along `dim`, or in reverse from each place on, carried in float64."""
-    out = np.empty(x.shape, x.dtype)
-    _along("cumsum", (x,), dim, (reverse,), (out,))
-    return out
-
-
-def affine_scan(a: np.ndarray, b: np.ndarray, dim: int, reverse: bool) -> np.ndarray:
-    """The recurrence s_k = b_k + a_k s_(k-1) along `dim`, from zero, carried in float64; in reverse with s_(k+1)."""
-    out = np.empty(b.shape, b.dtype)
-    _along("affine_scan", (np.broadcast_to(a, b.shape), b), dim, (reverse,), (out,))
-    return out
-
-
-def picked_sum(g: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray:
-    """Zeros like g, to which g is added at `index` along `dim`, in float64."""
-    out = np.empty(g.shape, g.dtype)
-    _along("picked_sum", (g, index), dim, (), (out,))
+def scan(name: str, dim: int, xs: tuple, *parameters: bool) -> np.ndarray:
+    """The kernel of that name along `dim` of arrays of one shape; the result has the dtype of the first, carried in float64."""
+    out = np.empty(xs[0].shape, xs[0].dtype)
+    _along(name, xs, dim, parameters, (out,))
     return out
 
 

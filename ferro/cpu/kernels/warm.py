@@ -173,13 +173,13 @@ def _call_channels(x: np.ndarray) -> None:
         reduce.product(x, 1, kind)
     reduce.quotients(reduce.product(x, 1), x, 1)
     for name in ("cumprod", "logcumsumexp"):
-        scan.accumulate(name, x, 0)
-    scan.cumsum(x, 0, False)
+        scan.scan(name, 0, (x,))
+    scan.scan("cumsum", 0, (x,), False)
     for dim in (0, 1):
         scan.running_extremum(x, dim, True)
-    scan.affine_scan(x, x, 0, False)
+    scan.scan("affine_scan", 0, (x, x), False)
     share_rows("first_of_rows", len(x), 1, (x, True, x[:, :2].copy(), np.zeros((len(x), 2), np.int64)))
-    scan.picked_sum(x, 0, np.zeros(x.shape, np.int64))
+    scan.scan("picked_sum", 0, (x, np.zeros(x.shape, np.int64)))
 
 
 def _call_images(x: np.ndarray) -> None:
