@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ferro import warmup
+from ferro.cpu.kernels import prepare
 from ferro.cpu.kernels.entries import FILES
 from ferro.native import disk_cache, fingerprint, isa, loader, notices, packaged, readiness, recorder
 from ferro.native.kernel import Kernel, tag_of
@@ -142,6 +144,20 @@ def test_an_archive_is_made_of_plain_levels_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(isa, "target", lambda: "")  # code for this very processor
     with pytest.raises(ValueError, match="FERRO_ISA must be avx2 or avx512"):
         packaged.write(tmp_path, KERNELS)
+
+
+def test_without_a_level_no_archive_is_begun(monkeypatch):
+    monkeypatch.setattr(readiness, "MODE", "")
+    monkeypatch.setattr(isa, "target", lambda: "")
+    monkeypatch.setattr(sys, "argv", ["warmup", "--archive", "nowhere"])
+    with pytest.raises(SystemExit, match="FERRO_ISA must be avx2 or avx512"):
+        warmup.main()
+
+
+def test_an_archive_has_all_kernels_or_is_not_written(folder, monkeypatch):
+    monkeypatch.setattr(prepare, "all_sources", lambda: {("cube", "f4-9"): SOURCES})
+    with pytest.raises(FileNotFoundError, match="no machine code on disk of cube f4-9"):
+        prepare.archive(folder)
 
 
 @with_machine_code
