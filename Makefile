@@ -95,7 +95,7 @@ site: install-docs
 wheel: install-test
 	@set -e; for level in avx2 avx512; do mkdir -p build/wheel/$$level; \
 	FERRO_ISA=$$level FERRO_CACHE_DIR=build/wheel/$$level $(PY) -m ferro.warmup --archive build/wheel/kernels; done
-	FERRO_WHEEL_KERNELS=$(CURDIR)/build/wheel/kernels $(PY) -m pip wheel --disable-pip-version-check --quiet --no-deps --wheel-dir dist .
+	FERRO_WHEEL_KERNELS=$(CURDIR)/build/wheel/kernels $(PY) -m pip wheel --disable-pip-version-check --quiet --no-build-isolation --no-deps --wheel-dir dist .
 	@ls -l dist/*.whl
 
 bench: install-test
