@@ -68,7 +68,6 @@ LONG_FUNCTIONS = {
     "cpu/kernels/jit_small_conv.py:entries": 94,
     "cpu/kernels/jit_winograd.py:winograd": 62,
     "cpu/kernels/jit_winograd.py:winograd_by_taps": 67,
-    "cpu/kernels/optim.py:adam_step": 45,
     "cpu/kernels/warm.py:_call_activations": 42,
     "cpu/recurrent.py:lstm_steps_vjp": 41,
     "func/forward.py:linearize": 44,

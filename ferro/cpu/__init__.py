@@ -33,6 +33,7 @@ from ferro.cpu.shape import *
 from ferro.cpu.softmax import *
 from ferro.cpu.sparse import *
 from ferro.cpu.special import *
+from ferro.cpu.steps import *
 from ferro.cpu.streams import *  # (of torch.cpu, whose name this package has)
 from ferro.cpu.structure import *
 

@@ -14,7 +14,9 @@ Note [Array functions]
     result `weight` is a sum over rows: the loop adds each chunk's to a row of float64 of its own. A loop that may return False
     (layout: "?") leaves the answer to the formula then.
 
-    Words beside those of entries: needs, a tuple of bools, which results are wanted; the loop gets empty arrays for the others.
+    Words beside those of entries: needs, a tuple of bools, which results are wanted (the loop gets empty arrays for the others);
+    state, as buffer, but never None (the loop sees to it). A function with a result `none` writes to its first arrays, and its
+    loop goes over elements.
 """
 
 from __future__ import annotations
@@ -48,6 +50,7 @@ class ArrayFunction:
     """What `array_function` has been told; see Note [Array functions]."""
 
     __slots__ = (
+        "changes",
         "columns",
         "formula",
         "function",
@@ -67,7 +70,8 @@ class ArrayFunction:
         self.loop, self.small, self.columns = loop, small or loop, columns
         words, _, results = layout.rstrip("?+ ").partition(" -> ")
         self.words, self.results = words.split(), results.split()
-        self.lead = self.words.index("x")
+        self.changes = "changed" in self.words  # arguments, and has no result
+        self.lead = self.words.index("changed" if self.changes else "x")
         self.grain = grain
         for kernel in filter(None, (loop, columns)):
             module, _, plain = kernel.partition(".")
@@ -84,7 +88,7 @@ class ArrayFunction:
             x = args[lead]
             if x.ndim and has_kernel(x, *kernels):
                 return self._by_kernel(args, None)
-            return self._in_float32(args) if is_half(x) else formula(*args)
+            return self._in_float32(args) if is_half(x) and not self.changes else formula(*args)
 
         dispatch.__name__ = dispatch.__qualname__ = self.name
         return dispatch
@@ -130,6 +134,8 @@ class ArrayFunction:
     def _by_kernel(self, args: tuple, outs: tuple | None) -> Any:
         """The results of the kernel, in the arrays of `outs` as far as a kernel can write into these."""
         x = args[self.lead]
+        if self.changes:
+            return self._changed(args)
         if "dims" in self.words:
             dims = args[self.words.index("dims")]
             return self._reduced(x, dims, args[self.words.index("keep")]) if dims else self.formula(*args)
@@ -190,6 +196,26 @@ class ArrayFunction:
                 given.append(float(a))
         return given, whole
 
+    def _changed(self, args: tuple) -> Any:
+        """A kernel of elements that writes to its first arrays, if all of these lie alike in memory."""
+        x, whole = args[self.lead], 0
+        order = None if x.flags.carray else sorted(range(x.ndim), key=x.strides.__getitem__, reverse=True)
+        given: list[Any] = []
+        for word, a in zip(self.words, args, strict=True):
+            if word in ("changed", "state", "buffer", "="):
+                if a is None:
+                    whole |= 1 << len(given)
+                    given.append(np.empty(0, x.dtype))
+                    continue
+                moved = a if order is None else a.transpose(order)
+                if word != "=" and not (moved.flags.carray and moved.dtype == x.dtype):
+                    return self.formula(*args)
+                given.append(contiguous(moved, x.dtype).reshape(-1))
+            else:
+                given.append(bool(a) if word == "flag" else float(a))
+        share_rows(self.kernels[0], x.size, int(self.grain * GRAIN), tuple(given), whole)
+        return None
+
     def _along(self, dim: int, args: tuple) -> np.ndarray:
         """The function along a dimension that is not the last; the result is C-contiguous."""
         arrays = [a for word, a in zip(self.words, args, strict=True) if word in ("x", "=")]
@@ -242,6 +268,9 @@ class ArrayFunction:
             "dims": (last,),
             "keep": False,
             "needs": (True,) * len(self.results),
+            "changed": x,
+            "state": 2.5 - x,
+            "flag": False,
         }
         some: list[dict] = [{}]
         if "weight" in self.words:
@@ -250,6 +279,8 @@ class ArrayFunction:
             some += [{"last": dim, "dims": (dim,)} for dim in range(last)]
         if "dims" in self.words and last > 1:
             some.append({"dims": (0, last), "keep": True})
+        if "buffer" in self.words:
+            some.append({"flag": True, "buffer": x + 1})
         for other in some:
             yield tuple([(values | other).get(word) for word in self.words])
 
@@ -298,7 +329,7 @@ def entries() -> dict[str, Callable]:
         layouts = "".join([f"{made.name} {made.layout} {made.small} " for made in DECLARED.values()])
         mark = hashlib.blake2b(layouts.encode(), digest_size=4).hexdigest()
         for code in DTYPES:
-            FILES[f"{code}.rows"] = EntryFile(f"{code}.rows{mark}", sources, partial(_compiled, code))
+            FILES[f"{code}.rows"] = EntryFile(f"{code}rows{mark}", sources, partial(_compiled, code))
     return {name: entered(made) for name, made in DECLARED.items()}
 
 
@@ -310,5 +341,7 @@ def _compiled(code: str) -> dict[str, Any]:
     for name, made in DECLARED.items():
         module, _, loop = made.small.partition(".")
         kernel = getattr(import_module(f"{_PACKAGE}.{module}"), loop)
-        found[name] = jit_entries.make(kernel, made.layout.replace("needs", "any"), DTYPES[code])
+        found[name] = jit_entries.make(
+            kernel, made.layout.replace("needs", "any").replace("state", "buffer"), DTYPES[code]
+        )
     return found

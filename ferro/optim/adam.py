@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ferro import cpu
 from ferro.core.base import bump
-from ferro.cpu.kernels.optim import adam_step
 from ferro.ops.choices import maximum
 from ferro.tensor import Tensor
 
@@ -114,7 +114,7 @@ class Adam(PerParameterOptimizer):
             bump(count, "adam")
             p, m, v, top = arrays
             numbers = float(lr), float(beta1), float(beta2), float(group["eps"]), float(weight_decay)
-            adam_step(p, m, v, top, grad._data, step, *numbers, decoupled)
+            cpu.adam_step(p, m, v, top, grad._data, step, *numbers, decoupled)
             return
         count.fill_(step)
         lr, beta1, beta2 = (number(x, group) for x in (lr, beta1, beta2))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any, ClassVar
 
-from ferro.cpu.kernels.optim import sgd_step
+from ferro import cpu
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
@@ -103,7 +103,7 @@ class SGD(PerParameterOptimizer):
         arrays = arrays_to_change("sgd", grad, param, buffer)
         if arrays is not None:
             p, b = arrays
-            sgd_step(p, b, grad._data, float(lr), momentum, dampening, weight_decay, group["nesterov"], first)
+            cpu.sgd_step(p, b, grad._data, float(lr), momentum, dampening, weight_decay, group["nesterov"], first)
             return
         grad = decayed(param, grad, group)
         if buffer is not None:

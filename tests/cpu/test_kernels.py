@@ -8,7 +8,7 @@ import pytest
 
 from ferro import cpu
 from ferro.cpu import pooling
-from ferro.cpu.kernels import activations, common, conv, norm, optim
+from ferro.cpu.kernels import activations, common, conv, norm
 from ferro.cpu.kernels.prepare import KINDS, compile_all, signatures
 from ferro.native import loader, registry, threads
 from ferro.native.kernel import tag_of
@@ -500,7 +500,7 @@ def test_sgd_step(options, shape, dtype, torch, rng):
         optimiser.step()
         for n, param, buffer in runs:
             threads.set_num_threads(n)
-            optim.sgd_step(param, buffer, g, 0.1, *full.values(), step == 0)
+            cpu.sgd_step(param, buffer, g, 0.1, *full.values(), step == 0)
     close(runs[0][1], reference.detach().numpy(), TOLERANCE[dtype])
     for _, param, _ in runs[1:]:
         np.testing.assert_array_equal(param, runs[0][1])
@@ -534,7 +534,7 @@ def test_adam_step(name, options, shape, dtype, torch, rng):
         optimiser.step()
         for n, param, state in runs:
             threads.set_num_threads(n)
-            optim.adam_step(param, *state, g, step + 1.0, *more)
+            cpu.adam_step(param, *state, g, step + 1.0, *more)
     close(runs[0][1], reference.detach().numpy(), TOLERANCE[dtype] * 5)
     for _, param, _ in runs[1:]:
         np.testing.assert_array_equal(param, runs[0][1])
@@ -543,11 +543,11 @@ def test_adam_step(name, options, shape, dtype, torch, rng):
 def test_steps_of_parameters_that_lie_alike_or_not(rng):
     start, g = numbers(rng, (80, 90), np.float32), numbers(rng, (80, 90), np.float32)
     expected = start.copy()
-    optim.sgd_step(expected, None, g, 0.1, 0.0, 0.0, 0.0, False, True)
+    cpu.sgd_step(expected, None, g, 0.1, 0.0, 0.0, 0.0, False, True)
     for layout in (np.asfortranarray, spread):
         for grad in (g, layout(g), np.asfortranarray(g)):
             param, before = layout(start.copy()), grad.copy()
-            optim.sgd_step(param, None, grad, 0.1, 0.0, 0.0, 0.0, False, True)
+            cpu.sgd_step(param, None, grad, 0.1, 0.0, 0.0, 0.0, False, True)
             np.testing.assert_allclose(param, expected, rtol=1e-6, atol=1e-6)
             np.testing.assert_array_equal(grad, before)
 
@@ -557,12 +557,12 @@ def test_steps_of_infinities_and_nan(size):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         param, grad = np.full(size, np.inf), np.ones(size)
-        optim.sgd_step(param, None, grad, 0.1, 0.0, 0.0, 0.0, False, True)
+        cpu.sgd_step(param, None, grad, 0.1, 0.0, 0.0, 0.0, False, True)
         np.testing.assert_array_equal(param, np.inf)
         mean, square, largest = np.zeros((3, size))
-        optim.adam_step(param, mean, square, largest, grad, 1.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
+        cpu.adam_step(param, mean, square, largest, grad, 1.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
         np.testing.assert_array_equal(param, np.inf)
-        optim.adam_step(param, mean, square, largest, grad * np.nan, 2.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
+        cpu.adam_step(param, mean, square, largest, grad * np.nan, 2.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
         np.testing.assert_array_equal([param, mean, square, largest], np.nan)
 
 
@@ -575,7 +575,7 @@ import sys
 import numpy as np
 from ferro import cpu
 from ferro.cpu import pooling
-from ferro.cpu.kernels import activations, conv, norm, optim
+from ferro.cpu.kernels import activations, conv, norm
 x = np.linspace(0, 1, 4000, dtype=np.float32).reshape(40, 100)
 activations.silu_vjp(x, activations.silu(x))
 cpu.softmax_vjp(x, cpu.softmax(x, 1), 1)
@@ -584,7 +584,7 @@ cpu.row_losses_vjp(losses, x, np.arange(40), norms, None, -100, 0.1)
 norm.batch_norm(x, *norm.moments(x, (0,)), None, None)
 conv.conv(x.reshape(2, 2, 10, 100), x[:4, :18].reshape(4, 2, 3, 3), None, (2, 2), (1, 1), (1, 1), 1)
 pooling.max_pool(x.reshape(2, 2, 10, 100), (2, 2), (5, 50), (2, 2), (0, 0), (1, 1))
-optim.sgd_step(x, None, x.copy(), 0.1, 0.0, 0.0, 0.0, False, True)
+cpu.sgd_step(x, None, x.copy(), 0.1, 0.0, 0.0, 0.0, False, True)
 print("numba" in sys.modules)
 """
     assert run_python(code).split() == ["False"]

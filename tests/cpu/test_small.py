@@ -14,7 +14,7 @@ import pytest
 
 from ferro import cpu
 from ferro.cpu import convolution, losses, rows, small_convolution
-from ferro.cpu.kernels import optim, small
+from ferro.cpu.kernels import small
 from ferro.native import readiness
 
 DTYPES = (np.float32, np.float64)
@@ -23,7 +23,7 @@ NEEDS = [(True, True, True), (True, False, False), (False, True, True), (False, 
 
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on NumPy answers for small arrays."""
-    for module in (small, losses, optim):
+    for module in (small, losses):
         monkeypatch.setattr(module, "at_hand", lambda *_: None)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import ferro
+from ferro import cpu
 from ferro.cpu import convolution, embedding, joining, losses, normalisation
-from ferro.cpu.kernels import optim
 from ferro.native.entries import fallback
 from tests.configuration import with_machine_code
 
@@ -163,14 +163,14 @@ def test_a_step_of_sgd(buffered: bool, dtype: Any, rng: np.random.Generator) -> 
     p, b, g = numbers(rng, dtype, (3, 4), (3, 4), (3, 4))
     again, buffers = p.copy(), (b, b.copy()) if buffered else (None, None)
     rest = g, 0.1, 0.9, 0.5, 0.01, False, False
-    assert answers(optim.sgd_step, p, buffers[0], *rest) is None
-    fallback(optim.sgd_step)(again, buffers[1], *rest)
+    assert answers(cpu.sgd_step, p, buffers[0], *rest) is None
+    fallback(cpu.sgd_step)(again, buffers[1], *rest)
     np.testing.assert_array_equal(p, again)
     if buffered:
         np.testing.assert_array_equal(b, buffers[1])
     p.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
-        optim.sgd_step(p, None, *rest)
+        cpu.sgd_step(p, None, *rest)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -40,7 +40,6 @@ _MODULES = {
         "channel_moments channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "
         "column_sums column_squares column_products column_affine column_norm_vjp batch_norm batch_norm_vjp"
     ),
-    "jit_optim": "sgd_step adam_step",
     "jit_pointwise": (
         "relu relu_vjp hardswish hardswish_vjp hardsigmoid hardsigmoid_vjp hardtanh hardtanh_vjp "
         "leaky_relu leaky_relu_vjp hardshrink softshrink shrink_vjp cube rsqrt addcmul lerp hypot fmod remainder floor_divide "

@@ -18,7 +18,6 @@ LAYOUTS = {
         "cross_entropy_vjp": "one x labels none number mean number norms -> x ?",
         "difference_loss": "number x = number number mean -> one",
         "difference_slope": "number one x = number number -> x",
-        "sgd_step": "changed buffer = number number number number flag flag -> none",
         "take_rows": "table index -> taken ?",
         "add_rows": "x index count none false -> counted ?",
     },

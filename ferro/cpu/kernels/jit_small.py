@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import jit_norm, jit_optim, jit_pointwise
+from ferro.cpu.kernels import jit_norm, jit_pointwise
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
 from ferro.cpu.kernels.jit_softmax import loss_of_row, slope_of_loss
@@ -277,16 +277,6 @@ def difference_loss(kind, x, y, parameter, factor, loss):
 @kernel
 def difference_slope(kind, g, x, y, parameter, factor, out):
     _loss_vjp(x, y, int(kind), parameter, factor * float(g[0]), out)
-
-
-# --- optimisers ------------------------------------------------------------------------------------------------------
-
-_sgd_step = jit_optim.sgd_step
-
-
-@kernel
-def sgd_step(p, buffer, g, lr, momentum, dampening, weight_decay, nesterov, first):
-    _sgd_step(p, buffer, g, lr, momentum, 1.0 - dampening, weight_decay, nesterov, first)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------

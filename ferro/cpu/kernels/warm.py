@@ -18,7 +18,6 @@ from ferro.cpu.kernels import (
     interpolation,
     masks,
     norm,
-    optim,
     pool,
     recurrent,
     reduce,
@@ -28,7 +27,6 @@ from ferro.cpu.kernels import (
     winograd,
 )
 from ferro.cpu.kernels.common import pointwise, share_rows
-from ferro.native.entries import fallback
 from ferro.native.readiness import get
 from ferro.native.work_queue import HALT, SIZE
 from ferro.native.workers import run_parts, run_rows
@@ -48,7 +46,7 @@ def call_all() -> None:
         _call_images(x.reshape(4, 4, 16, 16))
         _call_taps(x)
         _call_sequences(dtype)
-        _call_optim_and_along(x)
+        _call_along(x)
         _call_random(dtype)
     _call_workers()
 
@@ -234,10 +232,7 @@ def _call_random(dtype: type) -> None:
         get("whole_numbers")(state, 0, 2, False, np.arange(16))
 
 
-def _call_optim_and_along(x: np.ndarray) -> None:
-    p, m, v = x.copy(), x.copy(), x.copy()
-    fallback(optim.sgd_step)(p, m, x, 0.1, 0.9, 0.0, 0.0, False, False)
-    optim.adam_step(p, m, v, None, x, 1.0, 0.1, 0.9, 0.999, 1e-8, 0.0, False)
+def _call_along(x: np.ndarray) -> None:
     gather_scatter.gather(x, 0, np.zeros(x.shape, np.int64))
     gather_scatter.gather(x, 1, np.zeros(x.shape, np.int64))
     for dim in (0, 1):
