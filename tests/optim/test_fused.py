@@ -9,6 +9,7 @@ import pytest
 
 import ferro
 from ferro import cpu, optim
+from ferro.optim import adam, sgd
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("SGD", {"lr": 0.1}),
