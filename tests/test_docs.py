@@ -16,6 +16,7 @@ import pytest
 import ferro
 from ferro.backends.switches import set_for_a_while
 from ferro.core import op, samples
+from ferro.cpu import array_function
 
 ROOT = Path(__file__).parent.parent
 
@@ -23,9 +24,10 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def undeclared() -> Any:
     """Takes back what a page declares, so that no other test sees it."""
-    entries, ops = dict(samples.ENTRIES), dict(op.OPS)
+    tables: list[dict] = [samples.ENTRIES, op.OPS, array_function.DECLARED]
+    known = [dict(table) for table in tables]
     yield
-    for table, before in ((samples.ENTRIES, entries), (op.OPS, ops)):
+    for table, before in zip(tables, known, strict=True):
         table.clear()
         table.update(before)
 

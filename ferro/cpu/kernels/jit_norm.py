@@ -83,7 +83,7 @@ def rms_norm(x, weight, eps, out, rstd):
 
 
 @device
-def norm_slope(g, x, weight, m, r, centred, out):
+def _norm_slope(g, x, weight, m, r, centred, out):
     """The gradient for a row that was normalised to (x - m) r; `centred`: m is its mean, and not 0."""
     T = x.dtype.type
     if weight.size:
@@ -101,7 +101,7 @@ def norm_slope(g, x, weight, m, r, centred, out):
 
 
 @device
-def add_norm_weights(g, x, m, r, g_weight, g_bias):
+def _add_weights(g, x, m, r, g_weight, g_bias):
     """Adds to the gradients for weight and bias (empty: not wanted) what a row has part in them."""
     for j in range(x.size):
         g_weight[j] += g[j] * ((x[j] - m) * r)
@@ -119,9 +119,9 @@ def _norm_vjp(g, x, weight, mean, rstd, centred, out, g_weight, g_bias):
     for i in range(x.shape[0]):
         m = mean[i] if centred else T(0)
         if out.size:
-            norm_slope(g[i], x[i], weight, m, rstd[i], centred, out[i])
+            _norm_slope(g[i], x[i], weight, m, rstd[i], centred, out[i])
         if g_weight.size or g_bias.size:
-            add_norm_weights(g[i], x[i], m, rstd[i], some_weight, some_bias)
+            _add_weights(g[i], x[i], m, rstd[i], some_weight, some_bias)
             if i % _BLOCK == _BLOCK - 1 or i == x.shape[0] - 1:
                 if g_weight.size:
                     for j in range(n):

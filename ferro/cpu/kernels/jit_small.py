@@ -14,8 +14,9 @@ import numpy as np
 
 from ferro.cpu.kernels import jit_norm, jit_pointwise
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
+from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
-from ferro.cpu.kernels.jit_softmax import loss_of_row, slope_of_loss
+from ferro.cpu.kernels.jit_softmax import less_norm
 from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.native.jit import device, kernel, whole_registers
 
@@ -230,6 +231,8 @@ def cross_entropy(x, target, ignored, smoothing, loss, norms):
     """The mean over the rows that are not ignored, and the logsumexp of each row."""
     whole_registers()
     T = x.dtype.type
+    if smoothing != 0:
+        return False
     total, count = 0.0, 0
     for i in range(x.shape[0]):
         top = largest(x[i])
@@ -239,7 +242,7 @@ def cross_entropy(x, target, ignored, smoothing, loss, norms):
         if t != ignored:
             if t < 0 or t >= x.shape[1]:
                 return False
-            total += loss_of_row(x[i], t, x[0, :0], smoothing, top, shift)
+            total += shift - (x[i, t] - top)
             count += 1
     loss[0] = total / count
     return True
@@ -247,8 +250,11 @@ def cross_entropy(x, target, ignored, smoothing, loss, norms):
 
 @kernel
 def cross_entropy_vjp(g, x, target, ignored, smoothing, norms, out):
+    """`row_losses_vjp` without what weights and smoothing need, which takes half as long again."""
     whole_registers()
     T = x.dtype.type
+    if smoothing != 0:
+        return False
     count = 0
     for i in range(x.shape[0]):
         t = target[i]
@@ -261,8 +267,11 @@ def cross_entropy_vjp(g, x, target, ignored, smoothing, norms, out):
         t = target[i]
         if t == ignored:
             out[i, :] = 0
-        else:
-            slope_of_loss(scale, x[i], t, norms[i], x[0, :0], smoothing, T(x.shape[1]), out[i])
+            continue
+        high, low = less_norm(x[i], norms[i])
+        for j in range(x.shape[1]):
+            out[i, j] = scale * exp((x[i, j] - high) - low)
+        out[i, t] -= scale
     return True
 
 

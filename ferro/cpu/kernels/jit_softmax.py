@@ -252,7 +252,7 @@ def less_norm(x, norm):
 
 
 @device
-def loss_of_row(x, t, weight, smoothing, top, shift):
+def _loss_of_row(x, t, weight, smoothing, top, shift):
     """-log softmax(x)[t], weighted and smoothed; log softmax is (x - top) - shift."""
     T = x.dtype.type
     loss = shift - (x[t] - top)
@@ -265,8 +265,8 @@ def loss_of_row(x, t, weight, smoothing, top, shift):
 
 
 @device
-def slope_of_loss(g, x, t, norm, weight, smoothing, whole, out):
-    """g times the slope of `loss_of_row` by x, whose logsumexp is `norm`; `whole` is the sum of the weights."""
+def _slope_of_loss(g, x, t, norm, weight, smoothing, whole, out):
+    """g times the slope of `_loss_of_row` by x, whose logsumexp is `norm`; `whole` is the sum of the weights."""
     T = x.dtype.type
     high, low = less_norm(x, norm)
     share = T(smoothing / x.size)
@@ -304,7 +304,7 @@ def row_losses(x, target, weight, ignored, smoothing, losses, norms):
             if t != ignored:
                 if t < 0 or t >= x.shape[1]:
                     return False
-                losses[i] = loss_of_row(x[i], t, weight, smoothing, top, shift)
+                losses[i] = _loss_of_row(x[i], t, weight, smoothing, top, shift)
     return True
 
 
@@ -319,5 +319,5 @@ def row_losses_vjp(g, x, target, norms, weight, ignored, smoothing, out):
         elif t < 0 or t >= x.shape[1]:
             return False
         else:
-            slope_of_loss(g[i], x[i], t, norms[i], weight, smoothing, whole, out[i])
+            _slope_of_loss(g[i], x[i], t, norms[i], weight, smoothing, whole, out[i])
     return True
