@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit_rows import mean_of, read_ahead, squares_from, total_of
-from ferro.native.jit import device, kernel, reduction
+from ferro.native.jit import kernel, reduction
 
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data
@@ -82,64 +82,64 @@ def rms_norm(x, weight, eps, out, rstd):
                 out[i, j] = x[i, j] * r
 
 
-@device
-def _norm_slope(g, x, weight, m, r, centred, out):
-    """The gradient for a row that was normalised to (x - m) r; `centred`: m is its mean, and not 0."""
-    T = x.dtype.type
-    if weight.size:
-        plain, product = _weighted_sums_of_products(g, weight, x, m)
-    else:
-        plain, product = _sums_of_products(g, x, m)
-    plain = plain / T(x.size) if centred else T(0)
-    product = product * r / T(x.size) * r  # in this order: r² alone may leave the range
-    if weight.size:
-        for j in range(x.size):
-            out[j] = r * (g[j] * weight[j] - plain - (x[j] - m) * product)
-    else:
-        for j in range(x.size):
-            out[j] = r * (g[j] - plain - (x[j] - m) * product)
-
-
-@device
-def _add_weights(g, x, m, r, g_weight, g_bias):
-    """Adds to the gradients for weight and bias (empty: not wanted) what a row has part in them."""
-    for j in range(x.size):
-        g_weight[j] += g[j] * ((x[j] - m) * r)
-    if g_bias.size:
-        for j in range(x.size):
-            g_bias[j] += g[j]
-
-
-@device
-def _norm_vjp(g, x, weight, mean, rstd, centred, out, g_weight, g_bias):
+@kernel
+def layer_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
     """The gradient for x goes into `out`, those for weight and bias are added to rows of float64; empty: not wanted."""
     T = x.dtype.type
     n = x.shape[1]
-    some_weight, some_bias = np.zeros(n, x.dtype), np.zeros(n if g_bias.size else 0, x.dtype)
+    some_weight, some_bias = np.zeros(n, x.dtype), np.zeros(n, x.dtype)
     for i in range(x.shape[0]):
-        m = mean[i] if centred else T(0)
+        m, r = mean[i], rstd[i]
         if out.size:
-            _norm_slope(g[i], x[i], weight, m, rstd[i], centred, out[i])
+            if weight.size:
+                plain, product = _weighted_sums_of_products(g[i], weight, x[i], m)
+            else:
+                plain, product = _sums_of_products(g[i], x[i], m)
+            plain /= T(n)
+            product = product * r / T(n) * r  # in this order: r² alone may leave the range
+            if weight.size:
+                for j in range(n):
+                    out[i, j] = r * (g[i, j] * weight[j] - plain - (x[i, j] - m) * product)
+            else:
+                for j in range(n):
+                    out[i, j] = r * (g[i, j] - plain - (x[i, j] - m) * product)
         if g_weight.size or g_bias.size:
-            _add_weights(g[i], x[i], m, rstd[i], some_weight, some_bias)
+            for j in range(n):
+                some_weight[j] += g[i, j] * ((x[i, j] - m) * r)
+                some_bias[j] += g[i, j]
             if i % _BLOCK == _BLOCK - 1 or i == x.shape[0] - 1:
-                if g_weight.size:
-                    for j in range(n):
-                        g_weight[0, j] += f64(some_weight[j])
-                for j in range(some_bias.size):
+                for j in range(g_weight.size):
+                    g_weight[0, j] += f64(some_weight[j])
+                for j in range(g_bias.size):
                     g_bias[0, j] += f64(some_bias[j])
                 some_weight[:] = 0
                 some_bias[:] = 0
 
 
 @kernel
-def layer_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
-    _norm_vjp(g, x, weight, mean, rstd, True, out, g_weight, g_bias)
-
-
-@kernel
 def rms_norm_vjp(g, x, weight, rstd, out, g_weight):
-    _norm_vjp(g, x, weight, rstd, rstd, False, out, g_weight, g_weight[:, :0])
+    """As `layer_norm_vjp`, with 0 in the place of the mean."""
+    T = x.dtype.type
+    n = x.shape[1]
+    some_weight = np.zeros(n, x.dtype)
+    for i in range(x.shape[0]):
+        r = rstd[i]
+        if out.size:
+            if weight.size:
+                product = _weighted_sums_of_products(g[i], weight, x[i], T(0))[1] * r / T(n) * r
+                for j in range(n):
+                    out[i, j] = r * (g[i, j] * weight[j] - x[i, j] * product)
+            else:
+                product = _sums_of_products(g[i], x[i], T(0))[1] * r / T(n) * r
+                for j in range(n):
+                    out[i, j] = r * (g[i, j] - x[i, j] * product)
+        if g_weight.size:
+            for j in range(n):
+                some_weight[j] += g[i, j] * (x[i, j] * r)
+            if i % _BLOCK == _BLOCK - 1 or i == x.shape[0] - 1:
+                for j in range(n):
+                    g_weight[0, j] += f64(some_weight[j])
+                some_weight[:] = 0
 
 
 # --- channels: a channel has many places ------------------------------------------------------------------------------

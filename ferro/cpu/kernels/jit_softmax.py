@@ -251,41 +251,6 @@ def less_norm(x, norm):
     return top, T(math.log(sum_of_exp(x, top)))
 
 
-@device
-def _loss_of_row(x, t, weight, smoothing, top, shift):
-    """-log softmax(x)[t], weighted and smoothed; log softmax is (x - top) - shift."""
-    T = x.dtype.type
-    loss = shift - (x[t] - top)
-    if weight.size:
-        loss *= weight[t]
-    if smoothing != 0:
-        all_of_them = _sum_of_losses(x, top, shift, weight)
-        loss = T(1 - smoothing) * loss + T(smoothing / x.size) * all_of_them
-    return loss
-
-
-@device
-def _slope_of_loss(g, x, t, norm, weight, smoothing, whole, out):
-    """g times the slope of `_loss_of_row` by x, whose logsumexp is `norm`; `whole` is the sum of the weights."""
-    T = x.dtype.type
-    high, low = less_norm(x, norm)
-    share = T(smoothing / x.size)
-    hit = T(1 - smoothing)
-    if weight.size:
-        hit *= weight[t]
-    scale = g * (hit + share * whole)
-    for j in range(x.size):
-        out[j] = scale * exp((x[j] - high) - low)
-    if smoothing != 0:
-        if weight.size:
-            for j in range(x.size):
-                out[j] -= g * share * weight[j]
-        else:
-            for j in range(x.size):
-                out[j] -= g * share
-    out[t] -= g * hit
-
-
 @kernel
 def row_losses(x, target, weight, ignored, smoothing, losses, norms):
     whole_registers()
@@ -298,26 +263,52 @@ def row_losses(x, target, weight, ignored, smoothing, losses, norms):
         for i in range(first, last):
             sums[i - first] = sum_of_exp(x[i], tops[i - first])
         for i in range(first, last):
-            top, shift, t = tops[i - first], T(math.log(sums[i - first])), target[i]
+            top, shift = tops[i - first], T(math.log(sums[i - first]))
             norms[i] = f64(top) + f64(shift)
-            losses[i] = T(0)
-            if t != ignored:
-                if t < 0 or t >= x.shape[1]:
-                    return False
-                losses[i] = _loss_of_row(x[i], t, weight, smoothing, top, shift)
+            t = target[i]
+            if t == ignored:
+                losses[i] = T(0)
+                continue
+            if t < 0 or t >= x.shape[1]:
+                return False
+            loss = shift - (x[i, t] - top)
+            if weight.size:
+                loss *= weight[t]
+            if smoothing != 0:
+                all_of_them = _sum_of_losses(x[i], top, shift, weight)
+                loss = T(1 - smoothing) * loss + T(smoothing / x.shape[1]) * all_of_them
+            losses[i] = loss
     return True
 
 
 @kernel
 def row_losses_vjp(g, x, target, norms, weight, ignored, smoothing, out):
     whole_registers()
-    whole = total_of(weight) if weight.size else x.dtype.type(x.shape[1])
+    T = x.dtype.type
+    classes = x.shape[1]
+    share = T(smoothing / classes)
+    whole = total_of(weight) if weight.size else T(classes)
     for i in range(x.shape[0]):
         t = target[i]
         if t == ignored:
-            out[i, :] = 0
-        elif t < 0 or t >= x.shape[1]:
+            for j in range(classes):
+                out[i, j] = T(0)
+            continue
+        if t < 0 or t >= classes:
             return False
-        else:
-            _slope_of_loss(g[i], x[i], t, norms[i], weight, smoothing, whole, out[i])
+        high, low = less_norm(x[i], norms[i])
+        hit = T(1 - smoothing)
+        if weight.size:
+            hit *= weight[t]
+        scale = g[i] * (hit + share * whole)
+        for j in range(classes):
+            out[i, j] = scale * exp((x[i, j] - high) - low)
+        if smoothing != 0:
+            if weight.size:
+                for j in range(classes):
+                    out[i, j] -= g[i] * share * weight[j]
+            else:
+                for j in range(classes):
+                    out[i, j] -= g[i] * share
+        out[i, t] -= g[i] * hit
     return True
