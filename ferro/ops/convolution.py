@@ -92,28 +92,8 @@ def _plainly_fits(x: Any, w: Any, b: Any, groups: Any) -> bool:
     )
 
 
-def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: bool, numbers: tuple) -> None:
-    """Refuses dtypes and numbers of channels that do not fit; before these, `numbers` (stride, padding, dilation)."""
-    need_tensor(name, "weight", w)
-    if w._data.ndim != n + 2:
-        few = "weight should have at least three dimensions; " if w._data.ndim < 3 else ""
-        raise RuntimeError(
-            f"{name}: Expected {w._data.ndim}-dimensional input for {w._data.ndim}-dimensional weight{list(w._data.shape)}, but got "
-            f"{n + 2}-dimensional input of size {list(x._data.shape)} instead: {few}expected a weight of {n + 2} dimensions, "
-            "(channels, channels / groups, kernel sizes)"
-        )
-    for argument, t in (("bias", b), ("weight", w)):
-        if t is None or need_tensor(name, argument, t)._data.dtype is x._data.dtype:
-            continue
-        if not brought_together(t._data.dtype, x._data.dtype):
-            given = FROM_NUMPY[x._data.dtype], FROM_NUMPY[t._data.dtype]
-            raise RuntimeError(
-                f"{name}: expected scalar type {type_name(given[0])} but found {type_name(given[1])}: Input type ({META_NAMES[given[0]]}) "
-                f"and {argument} type ({META_NAMES[given[1]]}) should be the same"
-            )
-    if x._data.dtype.kind == "b":
-        raise RuntimeError(f"{name}: not implemented for bool tensors")
-    groups = operator.index(groups)
+def _check_channels(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: bool, numbers: tuple) -> None:
+    """Refuses numbers of channels, groups and biases that do not fit."""
     if groups < 1:
         raise RuntimeError(f"non-positive groups is not supported: {name} was given groups={groups}")
     shape, channels = list(w._data.shape), x._data.shape[1]
@@ -136,6 +116,30 @@ def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: b
             f"Given {'transposed=1, ' if transposed else ''}weight of size {shape}, expected bias to be 1-dimensional with "
             f"{outputs} elements, but got bias of size {list(b._data.shape)} instead"
         )
+
+
+def _check(name: str, x: Any, w: Any, b: Any, groups: int, n: int, transposed: bool, numbers: tuple) -> None:
+    """Refuses dtypes and numbers of channels that do not fit; before these, `numbers` (stride, padding, dilation)."""
+    need_tensor(name, "weight", w)
+    if w._data.ndim != n + 2:
+        few = "weight should have at least three dimensions; " if w._data.ndim < 3 else ""
+        raise RuntimeError(
+            f"{name}: Expected {w._data.ndim}-dimensional input for {w._data.ndim}-dimensional weight{list(w._data.shape)}, but got "
+            f"{n + 2}-dimensional input of size {list(x._data.shape)} instead: {few}expected a weight of {n + 2} dimensions, "
+            "(channels, channels / groups, kernel sizes)"
+        )
+    for argument, t in (("bias", b), ("weight", w)):
+        if t is None or need_tensor(name, argument, t)._data.dtype is x._data.dtype:
+            continue
+        if not brought_together(t._data.dtype, x._data.dtype):
+            given = FROM_NUMPY[x._data.dtype], FROM_NUMPY[t._data.dtype]
+            raise RuntimeError(
+                f"{name}: expected scalar type {type_name(given[0])} but found {type_name(given[1])}: Input type ({META_NAMES[given[0]]}) "
+                f"and {argument} type ({META_NAMES[given[1]]}) should be the same"
+            )
+    if x._data.dtype.kind == "b":
+        raise RuntimeError(f"{name}: not implemented for bool tensors")
+    _check_channels(name, x, w, b, operator.index(groups), n, transposed, numbers)
     if transposed and 0 not in x._data.shape[:2] and 0 in x._data.shape[2:]:
         raise RuntimeError(f"{name}: expected non-empty spatial dimensions, got input of shape {list(x._data.shape)}")
 

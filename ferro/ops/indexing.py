@@ -117,6 +117,22 @@ def select_spread(g: Tensor, shape: tuple, dim: int, index: Tensor) -> Tensor:
     return index_add(backend.functional.new_zeros(g, shape), dim, index, g)
 
 
+def _check_slices(name: str, have: tuple, want: tuple, d: int, n: int) -> None:
+    """Refuses a source of shape `have` whose slices along d are not n of the shape of those of `want`."""
+    if have[d] != n:
+        raise (IndexError if name.startswith("index_copy") else RuntimeError)(
+            f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})"
+            if name.startswith("index_copy")
+            else f"{name}(): Number of indices ({n}) should be equal to source.size(dim): ({have[d]}), for dim: {d}"
+        )
+    if have[:d] != want[:d] or have[d + 1 :] != want[d + 1 :]:
+        theirs, ours = list(have[:d] + have[d + 1 :]), list(want[:d] + want[d + 1 :])
+        raise RuntimeError(
+            f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {ours} at dimension "
+            f"{d} and source slice shape: {theirs}."
+        )
+
+
 def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types: tuple = (INT64, INT32)) -> tuple:
     """Checked arguments of index_add and index_copy: ((index, source), dimension), the source with x's dimensions."""
     d, index = _index_of(name, x, dim, index, types)
@@ -151,18 +167,7 @@ def source_arguments(name: str, x: Any, dim: int, index: Any, source: Any, types
             f"{name}(): When source and destination are not scalars, their dimensionality must match. Source dimensionality "
             f"({len(have)}), destination dimensionality ({len(want)})"
         )
-    if have[d] != n:
-        raise (IndexError if name.startswith("index_copy") else RuntimeError)(
-            f"{name}(): Number of indices ({n}) should be equal to source.size(dim) ({have[d]})"
-            if name.startswith("index_copy")
-            else f"{name}(): Number of indices ({n}) should be equal to source.size(dim): ({have[d]}), for dim: {d}"
-        )
-    if have[:d] != want[:d] or have[d + 1 :] != want[d + 1 :]:
-        theirs, ours = list(have[:d] + have[d + 1 :]), list(want[:d] + want[d + 1 :])
-        raise RuntimeError(
-            f"{name}(): Source/destination tensor must have same slice shapes. Destination slice shape: {ours} at dimension "
-            f"{d} and source slice shape: {theirs}."
-        )
+    _check_slices(name, have, want, d, n)
     return (index, source), d
 
 

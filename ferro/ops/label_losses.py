@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,6 +62,27 @@ declare(
 )
 
 
+def _class_numbers(name: str, input: Any, target: Any, weight: Any, n: int, classes: int) -> Any:
+    """The array of the classes of n samples, checked together with the weights of the classes."""
+    if weight is not None and weight._data.ndim != 1:
+        raise ValueError(f"{name}: weight must be one-dimensional, got shape {list(weight._data.shape)}")
+    if weight is not None and weight._data.shape != (classes,):
+        raise RuntimeError(f"{name}: inconsistent weight size, expected {classes} but got {list(weight._data.shape)}")
+    if target._data.size != n or target._data.ndim > 1:
+        raise RuntimeError(
+            f"{name}: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected "
+            f"target size [{n}], but got {list(target._data.shape)}. Input has shape {list(input._data.shape)}."
+        )
+    if target._data.dtype != np.int64:
+        raise RuntimeError(
+            f"{name}: expected scalar type Long but found {dtypes.type_name(target.dtype)} in the target; use target.long()"
+        )
+    t = target._data.reshape(n)
+    if n and not 0 <= plain(t).min() <= plain(t).max() < classes:
+        raise RuntimeError(f"{name}: target out of range: the input has {classes} classes")
+    return t
+
+
 @in_full_precision
 def multi_margin_loss(
     input: Tensor,
@@ -105,22 +126,7 @@ def multi_margin_loss(
         )
     x = input if len(shape) == 2 else input.reshape(1, -1)
     n, classes = x._data.shape
-    if weight is not None and weight._data.ndim != 1:
-        raise ValueError(f"{name}: weight must be one-dimensional, got shape {list(weight._data.shape)}")
-    if weight is not None and weight._data.shape != (classes,):
-        raise RuntimeError(f"{name}: inconsistent weight size, expected {classes} but got {list(weight._data.shape)}")
-    if target._data.size != n or target._data.ndim > 1:
-        raise RuntimeError(
-            f"{name}: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected "
-            f"target size [{n}], but got {list(target._data.shape)}. Input has shape {list(shape)}."
-        )
-    if target._data.dtype != np.int64:
-        raise RuntimeError(
-            f"{name}: expected scalar type Long but found {dtypes.type_name(target.dtype)} in the target; use target.long()"
-        )
-    t = target._data.reshape(n)
-    if n and not 0 <= plain(t).min() <= plain(t).max() < classes:
-        raise RuntimeError(f"{name}: target out of range: the input has {classes} classes")
+    t = _class_numbers(name, input, target, weight, n, classes)
     others = (t[:, None] != np.arange(classes)).astype(x._data.dtype)
     index = wrap(t.reshape(n, 1))
     gaps = (x - backend.functional.gather(x, 1, index) + margin).clamp_min(0)

@@ -57,6 +57,22 @@ def searchsorted(
         raise RuntimeError(
             f"torch.{name}(): side and right can't be set to opposites, got side of left while right was True"
         )
+    _check_edges(name, edges, x)
+    looked_at: Any = (("boundary", sorted_sequence), ("input value", input))
+    for what, tensor in looked_at:
+        if hasattr(tensor, "is_contiguous") and not tensor.is_contiguous():
+            warn_once(
+                f"{name}(): {what} tensor is non-contiguous, this will lower the performance due to extra data copy when converting "
+                "non-contiguous tensor to contiguous, please use contiguous tensor if possible."
+            )
+    if sorter is not None:
+        edges = _arranged(name, edges, need_tensor(name, "sorter", sorter)._data)
+    found = xp_of(edges if type(edges) is not np.ndarray else x).searchsorted(edges, x, right or side == "right")
+    return into(name, out, wrap(found.astype(np.int32) if out_int32 else found))
+
+
+def _check_edges(name: str, edges: Any, x: Any) -> None:
+    """Refuses a sequence whose shape does not fit the values, and complex numbers."""
     if edges.ndim == 0:
         raise RuntimeError(f"{name}(): boundaries tensor should have positive dimension, but got 0 dimension")
     if x.ndim == 0 and edges.ndim != 1:
@@ -76,17 +92,6 @@ def searchsorted(
                 f"{name}: \"searchsorted_out_cpu\" not implemented for '{dtypes.type_name(dtypes.FROM_NUMPY[array.dtype])}': complex "
                 "numbers have no order"
             )
-    looked_at: Any = (("boundary", sorted_sequence), ("input value", input))
-    for what, tensor in looked_at:
-        if hasattr(tensor, "is_contiguous") and not tensor.is_contiguous():
-            warn_once(
-                f"{name}(): {what} tensor is non-contiguous, this will lower the performance due to extra data copy when converting "
-                "non-contiguous tensor to contiguous, please use contiguous tensor if possible."
-            )
-    if sorter is not None:
-        edges = _arranged(name, edges, need_tensor(name, "sorter", sorter)._data)
-    found = xp_of(edges if type(edges) is not np.ndarray else x).searchsorted(edges, x, right or side == "right")
-    return into(name, out, wrap(found.astype(np.int32) if out_int32 else found))
 
 
 def _arranged(name: str, edges: Any, order: Any) -> Any:
