@@ -164,11 +164,11 @@ def _row_losses_vjp(g: Any, x: Any, target: Any, norms: Any, weight: Any, ignore
 
 
 row_losses = array_function(
-    "row_losses", "x labels weight number number -> rows norms ?+", formula=_row_losses, loop="jit_softmax.row_losses"
+    "row_losses", "x labels weight number number -> rows norms ?", formula=_row_losses, loop="jit_softmax.row_losses"
 )
 row_losses_vjp = array_function(
     "row_losses_vjp",
-    "rows x labels norms weight number number -> x ?+",
+    "rows x labels norms weight number number -> x ?",
     formula=_row_losses_vjp,
     loop="jit_softmax.row_losses_vjp",
 )
