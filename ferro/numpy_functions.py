@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import of_array
 from ferro.core.base import TensorBase, wrap
 from ferro.core.history import history
 from ferro.core.mode import is_grad_enabled
+from ferro.core.operands import of_array
 from ferro.core.tangents import tangents_of
 
 # The functions of ferro that compute a ufunc, where they bear another name.

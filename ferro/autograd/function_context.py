@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.core import mode as _mode
-from ferro.core.apply import address
 from ferro.core.base import TensorBase, meta_of, version_of, wrap
 from ferro.core.graph_task import current_run
 from ferro.core.node import Freed, FreedError, OutputRef
+from ferro.core.packing import address
 from ferro.core.saved import check_registration, freed
 from ferro.core.saved_values import Packed, modified
 from ferro.core.tangents import tangents_of

@@ -17,18 +17,17 @@ from ferro.batched.array import plain
 from ferro.batched.levels import ALIVE
 from ferro.core import backend, dtypes
 from ferro.core import mode as _mode
-from ferro.core.apply import _mask as needs_gradient
-from ferro.core.apply import _record as record
-from ferro.core.apply import of_array, together
 from ferro.core.backend import HOST
 from ferro.core.base import LEAF, Meta, TensorBase, bump, meta_of, root, view_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.history import derived, history, hooked, retain
 from ferro.core.node import Node, OutputRef
 from ferro.core.notices import warn_once
+from ferro.core.operands import of_array, together
 from ferro.core.outputs import cannot_cast
 from ferro.core.owners import is_shared
 from ferro.core.primitives import CAST, COPY_SLICES, VIEW_PUT, one_step, write
+from ferro.core.recording import edges_of, needs_gradient, record
 from ferro.core.refusals import refusal
 from ferro.core.signatures import name_in_place
 from ferro.core.tangents import tangents_of, write_tangents
@@ -217,8 +216,8 @@ def record_write(
     out = wrap(data)
     if mask:
         _refuse_view(self, name)
-        out._node = record(op, Node, mask, tensors, arrays, (data,), params)
-        out._node.shape, out._node.dtype = data.shape, data.dtype
+        plan = op.plan(mask)
+        out._node = record(plan, edges_of(plan, tensors), tensors, arrays, (data,), params)
     write(backend.xp_of(data), *arrays, *params)
     bump(self, name)
     if mask:

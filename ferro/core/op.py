@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Any
 
@@ -215,8 +216,9 @@ def argument_names(function: Any) -> list[str]:
 class Plan:
     """How one kind of recorded call runs backward: `formulas` on arrays and `recorded` on Tensors, one per edge.
 
-    `pick` takes the values to save from (inputs..., outputs and aux..., parameters...); `shapes` are the inputs whose
-    shape is saved behind them.  `indices` are the input numbers of the edges.
+    ``save(inputs, arrays, outputs and aux, parameters)`` gives the tuple of what a call saves: `names`. The recorder in
+    machine code does the same by `short`, or by `pick`, which takes the values from (inputs..., outputs and aux...,
+    parameters...), and `shapes`, the inputs whose shape is saved behind them.  `indices` are the input numbers of the edges.
     """
 
     __slots__ = (
@@ -235,6 +237,7 @@ class Plan:
         "pick",
         "recorded",
         "same",
+        "save",
         "saves_inputs",
         "shapes",
         "short",
@@ -266,7 +269,8 @@ class Plan:
         expose(self.names)
         positions = [flat.index(n) for n in values]
         self.pick: Any = _getter(positions) if wanted else None
-        # what the short forms of apply save without `pick`: the value at position 0 or 1, those at 1 and 0 (10), or of an
+        self.save = _saver(op, self.names)
+        # what machine code saves without `pick`: the value at position 0 or 1, those at 1 and 0 (10), or of an
         # operation of one input: its shape or shapes (20), all parameters (21), these and the shapes (22)
         self.short = {(0,): 0, (1,): 1, (1, 0): 10}.get(tuple(positions), 99) if not shapes else 99
         everything = positions == list(range(len(base), len(flat)))
@@ -304,6 +308,33 @@ class Plan:
         op = self.op
         self.large = tuple([_bind_large(op, op.formulas[op.inputs[i]], self.names) for i in self.indices])
         return self.large
+
+
+def _saver(op: Op, names: Sequence[str]) -> Callable[[Any, Any, Any, Any], tuple]:
+    """The function that gives what a plan saves, see Plan; written out, as it runs in every recorded call."""
+    return _written(f"({''.join(_source(op, name) + ', ' for name in names)})")
+
+
+def _source(op: Op, name: str) -> str:
+    """Where the value of a name comes from, in the parameters of Plan.save."""
+    if name in op.inputs:
+        return "xs" if op.variadic else f"xs[{op.inputs.index(name)}]"
+    computed = (*op.output_names, *op.aux)
+    if name in computed:
+        return f"outs[{computed.index(name)}]"
+    if name in op.params:
+        return f"params[{op.params.index(name)}]"
+    if name == "out":  # of an operation with any number of outputs
+        return "outs"
+    if op.variadic:
+        return "tuple([a.shape for a in arrays])"
+    number = op.inputs.index(name.removesuffix("_shape"))
+    return f"(None if (a := arrays[{number}]) is None else a.shape)"
+
+
+@cache
+def _written(text: str) -> Callable[[Any, Any, Any, Any], tuple]:
+    return eval(f"lambda xs, arrays, outs, params: {text}")
 
 
 def _getter(positions: list[int]) -> Callable:

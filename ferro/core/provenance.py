@@ -45,7 +45,10 @@ def outermost(frame: FrameType) -> FrameType:
 
 def caller(depth: int = 1) -> CodeLocation:
     """The location in the user's program that led here (`depth`: how many frames above are known to be the library's)."""
-    frame = sys._getframe(depth)
+    try:
+        frame = sys._getframe(depth)
+    except ValueError:  # the operation itself is the bottom of the stack
+        frame = sys._getframe(1)
     if frame.f_code.co_filename not in OUTSIDE:
         frame = outermost(frame)
     return frame.f_code, frame.f_lasti

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import _packed, is_constant
 from ferro.core.base import TensorBase, wrap
 from ferro.core.device import CPU
 from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, node_meta
+from ferro.core.operands import is_constant
+from ferro.core.packing import packed
 from ferro.core.saved_values import Packed, Unpacked, check_guards, saved_tensors
 from ferro.core.size import Size
 
@@ -162,7 +163,7 @@ class SavedTensor:
         value = None if type(node.saved) is Freed else node.saved[i]
         check_registration(node, value, pack_hook, unpack_hook)
         _value(node, i)  # raises if it has been changed in place
-        packed = _packed(value, pack_hook, unpack_hook)
+        kept = packed(value, pack_hook, unpack_hook)
         saved: Any = node.saved
-        node.saved = (*saved[:i], packed, *saved[i + 1 :])
+        node.saved = (*saved[:i], kept, *saved[i + 1 :])
         node_meta(node).packed = True

@@ -8,12 +8,13 @@ import numpy as np
 
 from ferro.core import backend
 from ferro.core.backend import HOST
-from ferro.core.base import LEAF, View, new, not_a_tensor, version_of, wrap
+from ferro.core.base import LEAF, View, not_a_tensor, version_of, wrap
 from ferro.core.history import history
 from ferro.core.mode import ACTIVE, MODE, current
-from ferro.core.node import MultiNode, Node, OutputRef, next_sequence
+from ferro.core.node import MultiNode, next_sequence
 from ferro.core.op import Op
 from ferro.core.provenance import caller
+from ferro.core.recording import mark_detached, output_of, record
 from ferro.native.recorder import accelerated
 
 
@@ -32,52 +33,18 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     t = wrap(out)
     v = x._counter
     n = x._node if v is None or not v.n else history(x)
-    m = x._meta
     base = out.base
     if (base is not None and (base is a or base is a.base)) or shares(out, a):
         v = t._counter = v or version_of(x)
         if v.inference:  # what shares the memory of an inference tensor is one, and no view
             return t
-        view = t._meta = View()
-        if m is None or (parent := m if type(m) is View else m.view) is None or parent.base is None:
-            view.base = x
-            view.path = (None, op, params, None)
-            view.creation = None
-            view.born = 0
-        else:
-            view.base = parent.base
-            view.path = (parent.path, op, params, None)
-            view.creation = parent.creation
-            view.born = parent.born
-        view.stamp = view.tangent_stamp = v.n
-        view.dual = view.location = view.under = view.detached = None
-        if mode is not None:
-            view.creation = view.creation or "no_grad"
-            view.under = mode.detached
-            view.born = next_sequence()
-    if n is None or mode is not None:
-        mark = mode.detached if n is not None and mode is not None else None if m is None else m.detached
-        if mark is not None:
-            if t._meta is None:
-                t._meta = mark
-            else:
-                t._meta.detached = mark
-        return t
-    node = t._node = Node()
-    plan: Any = op.table[1] or op.plan(1)
-    node.plan = plan
-    node.edges = (x if n is LEAF else n,)
-    short = plan.short
-    if short == 20:
-        node.saved = (a.shape,)
-    elif short == 22:
-        node.saved = (*params, a.shape)
-    else:
-        node.saved = params if short == 21 else ()
-    node.shape = out.shape
-    node.dtype = out.dtype
-    node.seq = next_sequence()
-    node.meta = None
+        start = (x, None, None, 0) if x._meta is None else origin(x)
+        t._meta = _view(start, op, params, None, v.n, mode)
+    if n is not None and mode is None:
+        plan: Any = op.table[1] or op.plan(1)
+        t._node = record(plan, (x if n is LEAF else n,), (x,), (a,), (out,), params)
+    elif n is not None or x._meta is not None:
+        mark_detached(t, None if mode is None else mode.detached, op, (x,))
     return t
 
 
@@ -90,53 +57,26 @@ def parted(op: Op, x: Any, params: tuple) -> tuple:
         return backend.apply(op, (x,), params)
     arrays = op.viewing(a, *params)  # type: ignore[misc]
     v = x._counter or version_of(x)
-    stamp = v.n
     if v.inference:
         return backend.apply(op, (x,), params)
-    n = x._node if not stamp else history(x)
-    base, path, creation, born = origin(x)
-    creation = creation or ("multi" if mode is None else "no_grad")
+    n = history(x) if v.n else x._node
+    start = origin(x)
     location = caller(3)
-    under = mark = node = None
-    if mode is not None:
-        under, born = mode.detached, next_sequence()
-    if n is None or mode is not None:
-        mark = under if n is not None else None if x._meta is None else x._meta.detached
-    else:
-        node = MultiNode()
+    node: Any = None
+    if n is not None and mode is None:
         plan: Any = op.table[1] or op.plan(1)
-        node.plan = plan
-        node.edges = (x if n is LEAF else n,)
-        node.saved = (*params, a.shape)
-        node.dtype = node.meta = None
-        node.shape = None  # type: ignore[assignment]  (each output has its own)
-        node.seq = next_sequence()
-    dtype = a.dtype
+        node = record(plan, (x if n is LEAF else n,), (x,), (a,), (), params, cls=MultiNode)
+        node.outputs = tuple([(out.shape, a.dtype) for out in arrays])
     found = []
-    outputs = []
     for i, out in enumerate(arrays):
         t = wrap(out)
         t._counter = v
-        view = t._meta = View()
-        view.base = base
-        view.path = (path, op, params, i)
-        view.creation = creation
-        view.born = born
-        view.stamp = view.tangent_stamp = stamp
-        view.location = location
-        view.under = under
-        view.detached = mark
-        view.dual = None
+        t._meta = _view(start, op, params, i, v.n, mode, location)
         if node is not None:
-            pick = t._node = new(OutputRef)
-            pick.node = node
-            pick.index = i
-            pick.shape = shape = out.shape
-            pick.dtype = dtype
-            outputs.append((shape, dtype))
+            t._node = output_of(node, i, out.shape, a.dtype)
+        elif n is not None or x._meta is not None:
+            mark_detached(t, None if mode is None else mode.detached, op, (x,))
         found.append(t)
-    if node is not None:
-        node.outputs = tuple(outputs)
     return tuple(found)
 
 
@@ -146,22 +86,28 @@ def origin(x: Any) -> tuple:
     return (x, None, None, 0) if parent is None else (parent.base, parent.path, parent.creation, parent.born)
 
 
+def _view(start: tuple, op: Op, params: tuple, index: int | None, stamp: int, mode: Any, location: Any = None) -> View:
+    """What a view knows of its base. start: the `origin` of its input; index: which of several; mode: what keeps it from being recorded."""
+    view = View()
+    view.base, path, creation, view.born = start
+    view.path = (path, op, params, index)
+    view.stamp = view.tangent_stamp = stamp
+    view.dual = view.under = view.detached = None
+    view.location = location
+    view.creation = creation or ("no_grad" if mode is not None else None if index is None else "multi")
+    if mode is not None:
+        view.under = mode.detached
+        view.born = next_sequence()
+    return view
+
+
 def mark_view(t: Any, x: Any, op: Op, params: tuple, index: int | None, recording: bool, location: Any = None) -> None:
-    """Makes `t` a view of the base of `x` if it shares memory with it: the general form of what is above."""
+    """Makes `t` a view of the base of `x` if it shares memory with it."""
     if t._data.base is not x._data and not shares(t._data, x._data):
         return
     v = t._counter = version_of(x)
-    if v.inference:  # what shares the memory of an inference tensor is one, and no view
-        return
-    view = t._meta = View()
-    view.base, path, view.creation, view.born = origin(x)
-    view.path = (path, op, params, index)
-    view.stamp = view.tangent_stamp = v.n
-    view.dual = view.location = view.under = view.detached = None
-    if not recording:
-        view.creation, view.born, view.under = view.creation or "no_grad", next_sequence(), current().detached
-    if index is not None:
-        view.creation, view.location = view.creation or "multi", location
+    if not v.inference:  # (what shares the memory of an inference tensor is one, and no view)
+        t._meta = _view(origin(x), op, params, index, v.n, None if recording else current(), location)
 
 
 def shares(a: Any, b: Any) -> bool:

@@ -8,22 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import (
-    NUMBERS,
-    SCALING,
-    apply,
-    binary,
-    constant,
-    in_single,
-    is_held,
-    of_array,
-    unary,
-)
+from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into, need_tensor, number_first
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
+from ferro.core.operands import NUMBERS, SCALING, constant, in_single, is_held, of_array
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
 

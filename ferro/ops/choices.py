@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import NUMBERS, apply, binary, constant, operands, promote, unary
+from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.operands import NUMBERS, constant, operands, promote
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, binary_samples, declare, singular
 from ferro.ops.comparison import FLOAT32, INF, NAN

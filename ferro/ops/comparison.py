@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import binary, of_array
+from ferro.core.apply import binary
 from ferro.core.arguments import into, need_tensor, real_number, unlike
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import Op
+from ferro.core.operands import of_array
 from ferro.core.samples import Arg, Sample, binary_samples, declare
 from ferro.ops.arithmetic import operator
 

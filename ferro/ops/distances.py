@@ -8,11 +8,12 @@ import numpy as np
 
 from ferro.batched.array import plain
 from ferro.core import backend, dtypes
-from ferro.core.apply import apply, operands, promote
+from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, one_dim, unlike
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
+from ferro.core.operands import operands, promote
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.norms import INF, away, vector_norm
 from ferro.ops.reductions import need_inexact, sum

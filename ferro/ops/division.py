@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.batched.array import plain
-from ferro.core.apply import (
-    apply,
-    binary,
-    operands,
-    promote,
-    unary,
-)
+from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.operands import operands, promote
 from ferro.core.samples import Arg, Sample, binary_samples, unary_samples
 from ferro.ops.arithmetic import operator
 

@@ -7,9 +7,10 @@ import operator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, overload
 
-from ferro.core.apply import apply, promote
+from ferro.core.apply import apply
 from ferro.core.base import TensorBase
 from ferro.core.op import MULTILINEAR, Op
+from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample
 from ferro.core.signatures import show_as
 from ferro.ops.product_arguments import same_dtype

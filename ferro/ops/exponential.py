@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes, return_types
-from ferro.core.apply import NUMBERS, apply, binary, of_array, operands, promote, unary
+from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.operands import NUMBERS, of_array, operands, promote
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, binary_samples, declare, singular, unary_samples
 from ferro.ops.division import some_tensor

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import backend
-from ferro.core.apply import apply, constant
+from ferro.core.apply import apply
 from ferro.core.base import TensorBase, bump, wrap
 from ferro.core.dtypes import C_NAMES, check_number
 from ferro.core.inplace import overwrite, unrecorded
 from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
+from ferro.core.operands import constant
 from ferro.core.samples import Arg, Sample
 from ferro.ops.structure import to
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, operands, promote
+from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor, number_first
 from ferro.core.base import TensorBase
 from ferro.core.inplace import in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.operands import operands, promote
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample
 

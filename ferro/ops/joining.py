@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, joined, promote
+from ferro.core.apply import apply, joined
 from ferro.core.arguments import into, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.layout import DENSE
 from ferro.core.layout import joined as laid_as
 from ferro.core.op import LINEAR, Op
+from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.expanding import atleast_1d, atleast_2d, atleast_3d
 from ferro.ops.index_arguments import apart

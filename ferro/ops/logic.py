@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core.apply import NUMBERS, apply, of_array, operands, promote
+from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import Op
+from ferro.core.operands import NUMBERS, of_array, operands, promote
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.comparison import NAN
 from ferro.ops.division import some_tensor

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, promote
+from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, unlike
 from ferro.core.op import Op
+from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, singular
 from ferro.ops.activations import floating
 from ferro.ops.entropy import reduced, reduction_of

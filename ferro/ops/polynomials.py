@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, operands, promote
+from ferro.core.apply import apply
 from ferro.core.arguments import into
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.operands import operands, promote
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.division import some_tensor

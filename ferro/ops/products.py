@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ferro.core.apply import binary, of_array
+from ferro.core.apply import binary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.casting import lowered
 from ferro.core.dtypes import FROM_NUMPY, INEXACT, type_name
 from ferro.core.op import MULTILINEAR, Op
+from ferro.core.operands import of_array
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.product_arguments import misfit, need_ndim, same_dtype
 

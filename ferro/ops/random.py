@@ -9,10 +9,11 @@ import numpy as np
 
 from ferro.batched.array import as_array, plain
 from ferro.core import backend, dtypes
-from ferro.core.apply import apply, constant
+from ferro.core.apply import apply
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.operands import constant
 from ferro.core.random import stream_of
 from ferro.ops.bounds import whole_bounds
 from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, promote, unary
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
 from ferro.core.inplace import in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
 from ferro.ops.rounding import floating_only
 from ferro.ops.signs import EDGES

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, of_array, operands, promote, unary
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.operands import of_array, operands, promote
 from ferro.core.samples import Arg, Sample, declare, singular, unary_samples
 from ferro.ops.division import no_zero_division, rounded_quotient, some_tensor
 

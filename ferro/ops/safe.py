@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import backend
-from ferro.core.apply import promote
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
+from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.choices import both_operands
 from ferro.ops.expanding import broadcast_shapes, expand

@@ -12,7 +12,7 @@ import numpy as np
 
 from ferro.batched.array import as_array
 from ferro.core import backend
-from ferro.core.apply import apply, constant, unary
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
@@ -20,6 +20,7 @@ from ferro.core.inplace import in_place, record_write, refuse_overlap
 from ferro.core.layout import DENSE
 from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op
+from ferro.core.operands import constant
 from ferro.core.samples import Arg, Sample
 from ferro.ops.expanding import EXPAND
 from ferro.ops.filling import number

@@ -10,11 +10,11 @@ import numpy as np
 
 from ferro.batched.array import plain
 from ferro.core import dtypes
-from ferro.core.apply import promote
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
 from ferro.core.looped import by_slices
+from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.choices import clamp
 from ferro.ops.complex import complex as make_complex

@@ -10,7 +10,7 @@ from typing import Any
 
 import ferro
 from ferro import nn
-from ferro.core import apply
+from ferro.core import operands
 from tests.hostile.calls import Call, calls
 from tests.hostile.child import Options, note
 from tests.hostile.failures import PROGRAMS, census, grown
@@ -24,12 +24,12 @@ def often(text: str, call: Callable, times: int) -> None:
     for _ in range(6):
         for _ in range(20):
             quiet(call)
-        apply._constants.clear()
+        operands._constants.clear()
         resident = pages()
         before = census()
         for _ in range(times):
             quiet(call)
-        apply._constants.clear()
+        operands._constants.clear()
         left = grown(
             before, census(), max(50, times // 4)
         )  # (a leak shows as often as the call; caches of ints and frames do not)

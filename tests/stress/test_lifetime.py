@@ -18,7 +18,7 @@ import ferro
 from ferro import nn
 from ferro.autograd import forward_ad, functional
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
-from ferro.core import apply, engine
+from ferro.core import engine, operands
 from ferro.core.base import Meta, TensorBase, Version, View
 from ferro.core.graph_task import Run, queue_callback
 from ferro.core.node import Handle, Node, NodeMeta, OutputRef
@@ -34,7 +34,7 @@ DEPTH = 100_000
 
 def census() -> Counter:
     """How many objects of the tape there are, by kind, and how many arrays own memory (cached constants not counted)."""
-    apply._constants.clear()
+    operands._constants.clear()
     counts = Counter({kind.__name__: 0 for kind in KINDS})
     for o in gc.get_objects():
         for kind in KINDS:

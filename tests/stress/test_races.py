@@ -138,7 +138,7 @@ def test_the_plan_of_an_operation_may_be_made_twice() -> None:
 
 
 def test_a_constant_is_read_only_before_another_thread_can_see_it() -> None:
-    from ferro.core import apply
+    from ferro.core import operands
 
     seen: list = []
 
@@ -147,11 +147,11 @@ def test_a_constant_is_read_only_before_another_thread_can_see_it() -> None:
             seen.append(value._data.flags.writeable)
             super().__setitem__(key, value)
 
-    before, apply._constants = apply._constants, Watched()
+    before, operands._constants = operands._constants, Watched()
     try:
         ferro.ones(2) + 0.123456
     finally:
-        apply._constants = before
+        operands._constants = before
     assert seen == [False]
 
 
