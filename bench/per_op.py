@@ -1,11 +1,18 @@
-"""What one small operation costs: the rows "overhead" of bench/run.py, or a very long chain.
+"""What one small operation costs: the rows "overhead" of bench/run.py, under several settings, or in a very long chain.
 
-python bench/per_op.py                  the rows
+python bench/per_op.py                  the rows, ferro beside torch
+python bench/per_op.py --settings       the rows of ferro alone: all machine code, FERRO_TAPE=python, FERRO_KERNELS=off
 python bench/per_op.py --deep 1000000   a chain of a million operations instead: time, and memory per node (ferro only)
 """
 
+import argparse
 import gc
+import json
+import os
+import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -71,9 +78,53 @@ def deep(lib: ModuleType, count: int) -> dict[str, float]:
     }
 
 
+SETTINGS = {
+    "machine code": {"FERRO_KERNELS": "wait", "FERRO_TAPE": "machine"},
+    "TAPE=python": {"FERRO_KERNELS": "wait", "FERRO_TAPE": "python"},
+    "KERNELS=off": {"FERRO_KERNELS": "off", "FERRO_TAPE": "machine"},
+}
+
+
+def under(setting: str, args: argparse.Namespace) -> dict[str, float]:
+    """Microseconds per operation, row by row, in a process of its own under a setting."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.json"
+        given = ["--engines", "ferro", "--seconds", str(args.seconds), "--rows", args.rows, "--json", str(path)]
+        command = [sys.executable, __file__, *given, "--threads", "1"]
+        subprocess.run(command, env={**os.environ, **SETTINGS[setting]}, check=True, stdout=subprocess.DEVNULL)
+        return {row["name"]: row["ferro"]["min_us"] for row in json.loads(path.read_text())["overhead"]}
+
+
+def settings(args: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Print the rows under every setting, in turns, the least of several processes each; the geometric mean at the end."""
+    best: dict[str, dict[str, float]] = {}
+    for _ in range(args.rounds):
+        for setting in SETTINGS:
+            for name, figure in under(setting, args).items():
+                row = best.setdefault(name, {})
+                row[setting] = min(figure, row.get(setting, figure))
+    print(f"\n{'us per operation':{run.WIDTH}}{''.join(f'{setting:>14}' for setting in SETTINGS)}")
+    for name, row in best.items():
+        print(f"{name:{run.WIDTH}}{''.join(f'{row[setting]:14.2f}' for setting in SETTINGS)}")
+    means = [statistics.geometric_mean(row[setting] for row in best.values()) for setting in SETTINGS]
+    print(f"{f'geometric mean of {len(best)} rows':{run.WIDTH}}{''.join(f'{mean:14.2f}' for mean in means)}")
+    return best
+
+
 def main(argv: list[str] | None = None) -> int:
-    """The rows, or with --deep the chain."""
+    """The rows, or with --settings the table of settings, or with --deep the chain."""
     given = sys.argv[1:] if argv is None else argv
+    if "--settings" in given:
+        parser = harness.parser(__doc__)
+        parser.set_defaults(seconds=0.05)
+        parser.add_argument("--settings", action="store_true", help="ferro under several settings")
+        parser.add_argument("--rounds", type=int, default=3, help="processes for each setting (default 3)")
+        parser.add_argument("--rows", default="", metavar="REGEX", help='rows whose "group: name, kind" matches')
+        args = parser.parse_args(given)
+        facts = harness.machine()
+        print(f"Python {facts['python']}; {facts['processor']}; load {facts['load']}")
+        harness.save(args, {}, {"settings": settings(args)})
+        return 0
     if "--deep" not in given:
         return run.main(given, ("overhead",))
     parser = harness.parser(__doc__)
