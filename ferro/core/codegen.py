@@ -2,13 +2,14 @@
 
 The steps of an expression (cpu/trace.py) are written out as one function: it reads saved values itself, and each step calls
 the entry of its function (cpu/kernels/entries.py). So a node of the tape costs one call of Python, and not one for every step
-of what leads there. Formulas without an expression stay as they are.
+of what leads there. Formulas without an expression stay as they are. What a call saves for its formulas is written out, too.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from ferro.core.saved_values import check_version
@@ -113,3 +114,30 @@ class _Writer:
         name = f"{letter}{len(self.scope)}"
         self.scope[name] = value
         return name
+
+
+def saver(op: Any, names: Sequence[str]) -> Callable[[Any, Any, Any, Any], tuple]:
+    """The function that gives what a plan saves, see Plan; written out, as it runs in every recorded call."""
+    return _written(f"({''.join(_source(op, name) + ', ' for name in names)})")
+
+
+def _source(op: Any, name: str) -> str:
+    """Where the value of a name comes from, in the parameters of Plan.save."""
+    if name in op.inputs:
+        return "xs" if op.variadic else f"xs[{op.inputs.index(name)}]"
+    computed = (*op.output_names, *op.aux)
+    if name in computed:
+        return f"outs[{computed.index(name)}]"
+    if name in op.params:
+        return f"params[{op.params.index(name)}]"
+    if name == "out":  # of an operation with any number of outputs
+        return "outs"
+    if op.variadic:
+        return "tuple([a.shape for a in arrays])"
+    number = op.inputs.index(name.removesuffix("_shape"))
+    return f"(None if (a := arrays[{number}]) is None else a.shape)"
+
+
+@cache
+def _written(text: str) -> Callable[[Any, Any, Any, Any], tuple]:
+    return eval(f"lambda xs, arrays, outs, params: {text}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
 from operator import itemgetter
 from typing import Any
 
@@ -122,12 +121,7 @@ class Op:
         self.applied: bool | None = not (variadic or view or outputs == "*" or self.short)
         self.aux_count = len(self.aux)
         self.plans: dict[int, Plan] = {}
-        self.table: list[Plan | None] = [
-            None,
-            None,
-            None,
-            None,
-        ]  # the plans of masks 1 to 3, for the short forms of apply
+        self.table: list[Plan | None] = [None] * 4  # the plans of masks 1 to 3, for the short forms of apply
         stem = "".join(part.capitalize() for part in name.rsplit(".", maxsplit=1)[-1].split("_"))
         # PyTorch's way: a letter behind a digit is a capital, "Log1PBackward0"
         self.backward_name = re.sub(r"(?<=\d)[a-z]", lambda m: m[0].upper(), f"{stem}Backward0")
@@ -269,7 +263,7 @@ class Plan:
         expose(self.names)
         positions = [flat.index(n) for n in values]
         self.pick: Any = _getter(positions) if wanted else None
-        self.save = _saver(op, self.names)
+        self.save = codegen.saver(op, self.names)
         # what machine code saves without `pick`: the value at position 0 or 1, those at 1 and 0 (10), or of an
         # operation of one input: its shape or shapes (20), all parameters (21), these and the shapes (22)
         self.short = {(0,): 0, (1,): 1, (1, 0): 10}.get(tuple(positions), 99) if not shapes else 99
@@ -308,33 +302,6 @@ class Plan:
         op = self.op
         self.large = tuple([_bind_large(op, op.formulas[op.inputs[i]], self.names) for i in self.indices])
         return self.large
-
-
-def _saver(op: Op, names: Sequence[str]) -> Callable[[Any, Any, Any, Any], tuple]:
-    """The function that gives what a plan saves, see Plan; written out, as it runs in every recorded call."""
-    return _written(f"({''.join(_source(op, name) + ', ' for name in names)})")
-
-
-def _source(op: Op, name: str) -> str:
-    """Where the value of a name comes from, in the parameters of Plan.save."""
-    if name in op.inputs:
-        return "xs" if op.variadic else f"xs[{op.inputs.index(name)}]"
-    computed = (*op.output_names, *op.aux)
-    if name in computed:
-        return f"outs[{computed.index(name)}]"
-    if name in op.params:
-        return f"params[{op.params.index(name)}]"
-    if name == "out":  # of an operation with any number of outputs
-        return "outs"
-    if op.variadic:
-        return "tuple([a.shape for a in arrays])"
-    number = op.inputs.index(name.removesuffix("_shape"))
-    return f"(None if (a := arrays[{number}]) is None else a.shape)"
-
-
-@cache
-def _written(text: str) -> Callable[[Any, Any, Any, Any], tuple]:
-    return eval(f"lambda xs, arrays, outs, params: {text}")
 
 
 def _getter(positions: list[int]) -> Callable:
