@@ -264,8 +264,7 @@ class Plan:
         positions = [flat.index(n) for n in values]
         self.pick: Any = _getter(positions) if wanted else None
         self.save = codegen.saver(op, self.names)
-        # what machine code saves without `pick`: the value at position 0 or 1, those at 1 and 0 (10), or of an
-        # operation of one input: its shape or shapes (20), all parameters (21), these and the shapes (22)
+        # what machine code saves without `pick`: values at 0, 1, or 1 and 0; of one input shapes (20), parameters (21), both (22)
         self.short = {(0,): 0, (1,): 1, (1, 0): 10}.get(tuple(positions), 99) if not shapes else 99
         everything = positions == list(range(len(base), len(flat)))
         if len(op.inputs) == 1 and (everything or (shapes and not positions)):

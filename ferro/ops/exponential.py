@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["exp", "exp2", "exp2_", "exp_", "expit", "expm1", "expm1_", "float_power", "frexp", "ldexp", "ldexp_",
            "log", "log1p", "log1p_", "log2", "log2_", "log10", "log10_", "log_", "logaddexp", "logaddexp2", "logit",
-           "logit_", "pow", "rsqrt", "rsqrt_", "sigmoid", "sigmoid_", "sqrt", "sqrt_", "xlogy",
-           "xlogy_"]  # fmt: skip
+           "logit_", "pow", "rsqrt", "rsqrt_", "sigmoid", "sigmoid_", "sqrt", "sqrt_", "xlogy", "xlogy_"]  # fmt: skip
 
 INF, NAN, LN2, LN10 = math.inf, math.nan, math.log(2), math.log(10)
 
