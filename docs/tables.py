@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import dis
+import inspect
 import sys
 import warnings
 from itertools import pairwise
@@ -21,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import ferro
+from ferro.core.op import Op
 from ferro.core.samples import ENTRIES, SINGULAR, Arg, Singular
 
 OPERATIONS = """# Operations
@@ -83,21 +85,21 @@ of a transform.
 """
 
 
+# The arguments of a declaration that are no formula of a gradient.
+OP_OPTIONS = frozenset(inspect.signature(Op.__init__).parameters) - {"vjp"}
+
+
 class Declared:
-    """The declaration of one Op as its source has it: formulas as text, the file, and the literal options."""
+    """The declaration of one Op as its source has it: formulas as text, the file, and the options."""
 
     def __init__(self, call: ast.Call, file: str) -> None:
         self.file = file
         self.formulas: dict[str, str] = {}
         self.options: dict[str, str] = {}
         for keyword in call.keywords:
-            if keyword.arg in ("samples", "weight", "floats", "path", "aux", "outputs", "nondiff", "diff", "variadic"):
-                continue
-            text = _formula(keyword.value)
-            if keyword.arg in ("kind", "complex", "view", "jvp"):
-                self.options[keyword.arg] = text
-            elif keyword.arg is not None:
-                self.formulas[keyword.arg] = text
+            if keyword.arg is not None:
+                kept = self.options if keyword.arg in OP_OPTIONS else self.formulas
+                kept[keyword.arg] = _formula(keyword.value)
 
 
 def _formula(value: ast.expr) -> str:

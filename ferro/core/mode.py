@@ -1,4 +1,11 @@
-"""The only ambient value: what the current context records (grad mode, inference mode, forward-mode level, observers)."""
+"""What the current context records: grad mode, inference mode, forward-mode level, observers, autocast.
+
+Note [Ambient values].  What an operation does depends on its arguments, on this, and on little else. Of a context (a
+context variable) are also: the default device (device.py), strict mode (strict.py), the levels of vmap and of the transforms
+(batched/levels.py, transforms.py), and modes of torch functions (overrides.py). Of the process are: the default dtype
+(dtypes.py), the generator of random numbers (random.py), the number of threads (native/threads.py), whether kernels run
+(native/readiness.py), determinism (determinism.py), ANOMALY below, and the registered backends (backend.py).
+"""
 
 from __future__ import annotations
 

@@ -154,12 +154,14 @@ def test_a_loop_inside_a_worker_runs_on_that_worker():
 
 
 def test_runs_inside_runs_get_their_own_workers():
-    meeting = threading.Barrier(4)
+    meeting, met = threading.Barrier(4), []
 
-    def outer(_index):
-        thread_pool.run_workers(lambda _: meeting.wait(timeout=20), 2)
+    def inner(_index):
+        meeting.wait(timeout=20)
+        met.append(threading.get_ident())
 
-    thread_pool.run_workers(outer, 2)
+    thread_pool.run_workers(lambda _: thread_pool.run_workers(inner, 2), 2)
+    assert len(set(met)) == 4
 
 
 def test_a_second_caller_is_served_while_the_pool_is_busy():
