@@ -37,7 +37,7 @@ help:
 	@echo "make hostile  hostile use at length: every case, every setting (ROUNDS=1)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
 	@echo "make array-api  the official tests of the array-API standard (SUITE=their clone)"
-	@echo "make docs     write docs/internals/operations.md, docs/subgradients.md and docs/vmap.md from the declarations"
+	@echo "make docs     write docs/internals/operations.md, docs/subgradients.md, docs/vmap.md and the figures of design.md"
 	@echo "make site     build the pages and the reference of all public names into build/site (a warning is an error)"
 	@echo "make wheel    build a wheel with compiled kernels into dist (a machine with AVX-512; minutes)"
 	@echo "make bench    time ferro beside torch"
@@ -86,6 +86,7 @@ array-api: install-test
 
 docs: install-test
 	$(PY) docs/tables.py
+	$(PY) docs/figures.py
 
 site: install-docs
 	$(PY) docs/build_site.py

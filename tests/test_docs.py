@@ -70,6 +70,17 @@ def test_the_tables_of_operations_and_subgradients_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_figures_of_the_design_page_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "figures.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_every_test_that_a_document_names_exists() -> None:
     sources = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("*.py"))
     defined = set(re.findall(r"def (test_\w+)", sources))

@@ -1,0 +1,281 @@
+"""Writes the figures of the design page: mechanisms between a call and its machine code, lines of each part, fused derivatives.
+
+python docs/figures.py           write them into docs/internals/design.md
+python docs/figures.py --check   say which are more than 5 % off
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "internals" / "design.md"
+TOLERANCE = 0.05  # the part of a number by which it may be off in the page
+LINES, NAMES = 20, 2  # what it may be off in any case
+TARGET = 10  # mechanisms
+
+
+class Row(NamedTuple):
+    """A line of a table: its name, the files that it counts (patterns below the clone), and what they are for."""
+
+    name: str
+    files: tuple[str, ...]
+    text: str
+
+    def paths(self) -> list[Path]:
+        """The files; ValueError for a pattern without any."""
+        found: set[Path] = set()
+        for pattern in self.files:
+            some = {path for path in ROOT.glob(pattern) if path.suffix == ".py"}
+            if not some:
+                raise ValueError(f"{self.name}: no file is named {pattern}")
+            found |= some
+        return sorted(found)
+
+    def lines(self) -> int:
+        """Of all files together, comments, docstrings and empty lines included."""
+        return sum(len(path.read_text("utf-8").splitlines()) for path in self.paths())
+
+
+# What a reader meets between `x.exp()` and the loop that computes it, and on the way back.
+MECHANISMS = (
+    Row(
+        "declaration",
+        ("ferro/core/op.py", "ferro/core/samples.py"),
+        "`Op` and `Plan`: formulas, what they save, the samples of the tests",
+    ),
+    Row(
+        "tape",
+        (
+            "ferro/core/apply.py",
+            "ferro/core/views.py",
+            "ferro/core/inplace.py",
+            "ferro/core/node.py",
+            "ferro/core/base.py",
+            "ferro/core/saved.py",
+        ),
+        "in Python: results, nodes, saved values, versions, views, writes in place",
+    ),
+    Row(
+        "recorder",
+        (
+            "ferro/native/jit_recorder*.py",
+            "ferro/native/jit_objects.py",
+            "ferro/native/recorder.py",
+            "ferro/native/slots.py",
+            "ferro/core/tape.py",
+        ),
+        "the tape's most frequent case in machine code, and the table of slots; `FERRO_TAPE=python` leaves it out",
+    ),
+    Row("modes", ("ferro/core/mode.py",), "what a context records"),
+    Row(
+        "provenance",
+        ("ferro/core/provenance.py", "ferro/core/errors.py"),
+        "where the program was, and why a history ended",
+    ),
+    Row(
+        "engine",
+        ("ferro/core/engine.py", "ferro/core/step.py", "ferro/core/graph_task.py", "ferro/core/parallel.py"),
+        "the order of nodes, and branches on threads",
+    ),
+    Row(
+        "ownership",
+        ("ferro/core/owners.py", "ferro/core/accumulate*.py"),
+        "sums of gradients in place, where a reference count allows it",
+    ),
+    Row(
+        "tracer",
+        ("ferro/cpu/trace.py", "ferro/core/codegen.py"),
+        "a formula as an expression, written out as one function for small arrays",
+    ),
+    Row(
+        "programs",
+        ("ferro/cpu/fusion.py", "ferro/cpu/kernels/jit_program.py", "ferro/cpu/kernels/jit_stream.py"),
+        "the same expression over blocks of large arrays",
+    ),
+    Row(
+        "dispatch",
+        ("ferro/cpu/kernels/common.py", "ferro/cpu/kernels/limits.py", "ferro/cpu/layouts.py"),
+        "NumPy or a kernel: size, dtype, strides, 16-bit widening",
+    ),
+    Row(
+        "entries",
+        (
+            "ferro/native/jit_entries.py",
+            "ferro/native/jit_fields.py",
+            "ferro/native/layout.py",
+            "ferro/native/entries.py",
+            "ferro/cpu/kernels/entries.py",
+            "ferro/cpu/kernels/entry_table.py",
+        ),
+        "calls of kernels without Python: machine code reads the arguments",
+    ),
+    Row(
+        "compiler",
+        (
+            "ferro/native/jit.py",
+            "ferro/native/jit_export.py",
+            "ferro/native/kernel.py",
+            "ferro/native/compiler_process.py",
+            "ferro/native/readiness.py",
+            "ferro/native/registry.py",
+        ),
+        "which kernels there are, and how they are compiled in the background",
+    ),
+    Row(
+        "cache",
+        ("ferro/native/disk_cache.py", "ferro/native/loader.py"),
+        "machine code kept on disk and loaded without Numba",
+    ),
+    Row(
+        "worker pool",
+        ("ferro/native/workers.py", "ferro/native/work_queue.py", "ferro/native/jit_work_queue.py"),
+        "chunks of a kernel on all cores within a microsecond",
+    ),
+    Row(
+        "allocator",
+        ("ferro/cpu/memory.py", "ferro/native/pages.py"),
+        "large arrays reuse memory and begin with a cache line",
+    ),
+)
+
+PARTS = (
+    Row("native", ("ferro/native/*.py",), "machine code: compile, export, load, cache, entries, recorder, workers"),
+    Row("cpu, functions", ("ferro/cpu/*.py",), "functions of NumPy arrays"),
+    Row("cpu, loops", ("ferro/cpu/kernels/jit_*.py",), "bodies of kernels"),
+    Row(
+        "cpu, around the loops",
+        ("ferro/cpu/kernels/[!j]*.py", "ferro/cpu/kernels/__init__.py"),
+        "which kernel, for which arrays",
+    ),
+    Row("core", ("ferro/core/**/*.py",), "the tape and the engine"),
+    Row("ops", ("ferro/ops/**/*.py",), "operations: formulas and samples"),
+    Row("batched", ("ferro/batched/**/*.py",), "arrays for vmap"),
+    Row("sparse", ("ferro/sparse/**/*.py",), "sparse tensors"),
+    Row("autograd, func", ("ferro/autograd/**/*.py", "ferro/func/**/*.py"), "backward, forward mode, transforms"),
+    Row("nn", ("ferro/nn/**/*.py",), "layers"),
+    Row("optim", ("ferro/optim/**/*.py",), "optimisers"),
+    Row("distributions", ("ferro/distributions/**/*.py",), "random variables"),
+)
+
+
+class Measured(NamedTuple):
+    """A row with its number of lines."""
+
+    name: str
+    lines: int
+    text: str
+
+
+def lines_of(pattern: str) -> int:
+    """The lines of all files of a pattern."""
+    return sum(len(path.read_text("utf-8").splitlines()) for path in ROOT.glob(pattern))
+
+
+def mechanisms() -> list[Measured]:
+    """The rows of the table of mechanisms."""
+    return [Measured(row.name, row.lines(), row.text) for row in MECHANISMS]
+
+
+def parts() -> list[Measured]:
+    """The rows of the table of parts, and below them the rest and the sums."""
+    found = [Measured(row.name, row.lines(), row.text) for row in PARTS]
+    everything = lines_of("ferro/**/*.py")
+    rest = everything - sum(row.lines for row in found)
+    return [
+        *found,
+        Measured(
+            "all others", rest, "Tensor, utils, serialization, debug, profiler, stand-ins for namespaces of PyTorch"
+        ),
+        Measured("ferro", everything, "all of the above"),
+        Measured("tests", lines_of("tests/**/*.py"), "beside the package"),
+    ]
+
+
+def count_operations() -> int:
+    """How many operations are declared in ferro/ops."""
+    return sum(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Op"
+        for path in ROOT.glob("ferro/ops/*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    )
+
+
+def fused_derivatives() -> list[str]:
+    """The functions of arrays that formulas of ferro/ops call for a whole derivative: a second form beside that for Tensors."""
+    texts = [path.read_text("utf-8") for path in sorted(ROOT.glob("ferro/ops/*.py"))]
+    return sorted({name for text in texts for name in re.findall(r"\bxp\.(\w+_vjp)\b", text)})
+
+
+def table(rows: list[Measured], head: str) -> str:
+    """Rows as a table."""
+    body = "".join(f"| {row.name} | {row.lines:,} | {row.text} |\n" for row in rows)
+    return f"| {head} | lines | what it is |\n|---|---|---|\n{body}"
+
+
+def blocks() -> dict[str, str]:
+    """What stands between the marks of the page, by the name of the mark."""
+    fused = fused_derivatives()
+    return {
+        "mechanisms": f"{len(MECHANISMS)} mechanisms; the target is {TARGET}.\n\n{table(mechanisms(), 'mechanism')}",
+        "parts": f"{count_operations()} operations are declared.\n\n{table(parts(), 'part')}",
+        "fused": f"{len(fused)} derivatives have both: {', '.join(f'`{name}`' for name in fused)}.\n",
+    }
+
+
+def between(page: str, name: str) -> tuple[int, int]:
+    """From where to where the text between the marks of that name goes; ValueError if the page has none."""
+    found = re.search(rf"<!-- {name}: python docs/figures.py -->\n(.*?)<!-- end -->", page, re.DOTALL)
+    if found is None:
+        raise ValueError(f"{PAGE.name} has no marks for {name!r}")
+    return found.span(1)
+
+
+def written(page: str, name: str) -> str:
+    """What stands between the marks of that name."""
+    start, end = between(page, name)
+    return page[start:end]
+
+
+def off(said: int, true: int, slack: int) -> bool:
+    """Whether a number of a page is too far from the true one."""
+    return abs(said - true) > max(slack, TOLERANCE * true)
+
+
+def stale(page: str) -> list[str]:
+    """What of a page is missing or more than 5 % off."""
+    wrong = []
+    for name, rows in (("mechanisms", mechanisms()), ("parts", parts())):
+        shown = dict(re.findall(r"^\| (.+?) \| ([\d,]+) \|", written(page, name), re.MULTILINE))
+        for row in rows:
+            said = int(shown.pop(row.name, "0").replace(",", ""))
+            if off(said, row.lines, LINES):
+                wrong.append(f"{name}, {row.name}: {said:,} lines, it has {row.lines:,}")
+        wrong += [f"{name}, {row}: there is no such row" for row in shown]
+    for name, true in (("parts", count_operations()), ("fused", len(fused_derivatives()))):
+        said = re.match(r"(\d+) ", written(page, name))
+        if said is None or off(int(said[1]), true, NAMES):
+            wrong.append(f"{name}: {said and said[1]} are named, there are {true}")
+    return wrong
+
+
+def main() -> int:
+    """Writes or checks the figures; 1 if a check fails."""
+    page = PAGE.read_text("utf-8")
+    if "--check" in sys.argv:
+        wrong = stale(page)
+        print("\n".join([*wrong, "run python docs/figures.py"] if wrong else ["up to date"]))
+        return int(bool(wrong))
+    for name, text in blocks().items():
+        start, end = between(page, name)
+        page = page[:start] + text + page[end:]
+    PAGE.write_text(page, "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
