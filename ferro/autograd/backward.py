@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.autograd.grad_arguments import _cuts, _inputs, _listed, _seeds, _sequence, _Stand
+from ferro.autograd.grad_arguments import _inputs, _listed, _seeds, _sequence, _Stand, _unused
 from ferro.autograd.graph import GradientEdge
 from ferro.core import accumulate, backend, engine
 from ferro.core.base import LEAF, DetachedMark, TensorBase, wrap
@@ -209,10 +209,7 @@ def _found_for(
                 )
                 continue
             if not allow_unused:
-                raise RuntimeError(
-                    f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t._data.shape)}) appears to not have been "
-                    f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}"
-                )
+                raise _unused(i, t._data.shape, roots)
             result.append(None)
         elif isinstance(g, TensorBase):
             result.append(g)
@@ -248,19 +245,14 @@ def _by_sparse(
     sparse = [isinstance(t, backend.sparse_tensor) for t in wanted]
     for i, t in enumerate(wanted):
         if not t.requires_grad:
-            raise RuntimeError(
-                f"grad: One of the differentiated Tensors does not require grad (inputs[{i}], shape {list(t.shape)})"
-            )
+            raise RuntimeError(f"grad: One of the differentiated Tensors does not require grad (inputs[{i}])")
     found = iter(grad(roots, _parts(wanted), seeds, retain_graph, create_graph, allow_unused=True))
     result = []
     for i, (t, s) in enumerate(zip(wanted, sparse, strict=True)):
         g = next(found)
         constant = next(found) if s else None
         if g is None and not (materialize or allow_unused):
-            raise RuntimeError(
-                f"grad: One of the differentiated Tensors (inputs[{i}], shape {list(t.shape)}) appears to not have been "
-                f"used in the graph. Set allow_unused=True if this is the desired behavior.{_cuts(roots)}"
-            )
+            raise _unused(i, t.shape, roots)
         if g is None and materialize:
             g = backend.functional.zeros_like(t.kept if s else t).detach()
         result.append(g if g is None or not s else t.gradient(g, constant))

@@ -95,6 +95,14 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
     return found
 
 
+def _unused(i: int, shape: tuple, roots: list) -> RuntimeError:
+    """The error for an input that no root depends on."""
+    return RuntimeError(
+        f"grad: The differentiated Tensor at index {i} appears to not have been used in the graph. Set allow_unused=True if "
+        f"this is the desired behavior. No output depends on it (shape {list(shape)}).{_cuts(roots)}"
+    )
+
+
 def _cuts(roots: list) -> str:
     """Where tensors that the graph keeps lost their history."""
     todo = [p.node if isinstance(p, OutputRef) else p for p in map(position, roots)]

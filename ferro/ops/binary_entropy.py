@@ -26,15 +26,15 @@ def _same_shape(name: str, input: Tensor, target: Tensor) -> None:
     if have != want:
         hint = ""
         if len(have) == len(want) + 1 and have[-1] == 1:
-            hint = ": use target.squeeze(-1)"
+            hint = " Use target.squeeze(-1)."
         elif len(have) + 1 == len(want) and want[-1] == 1:
-            hint = ": use target.unsqueeze(-1)"
+            hint = " Use target.unsqueeze(-1)."
         if name == "binary_cross_entropy":
             raise ValueError(
                 f"{name}: Using a target size ({target.shape}) that is different to the input size ({input.shape}) is "
                 f"deprecated. Please ensure they have the same size.{hint}"
             )
-        raise ValueError(f"{name}: Target size ({list(have)}) must be the same as input size ({list(want)}){hint}")
+        raise ValueError(f"{name}: Target size ({list(have)}) must be the same as input size ({list(want)}).{hint}")
 
 
 @in_full_precision

@@ -31,8 +31,8 @@ def _indices(name: str, input: Tensor) -> Any:
     indices = need_tensor(name, "input", input)._data
     if indices.dtype is not _INT64 and indices.dtype not in (np.int64, np.int32):
         raise RuntimeError(
-            f"{name}: Expected tensor for argument #1 'indices' to have one of the "
-            f"following scalar types: Long, Int; but got {input.dtype} (use .long())"
+            f"{name}: Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+            f"but got {input.type()} instead (while checking arguments for {name}); use .long()"
         )
     return indices
 

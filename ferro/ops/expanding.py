@@ -49,7 +49,7 @@ def _expand(name: str, x: Any, wanted: tuple) -> Tensor:
     try:
         return viewed(EXPAND, x, (full,))
     except ValueError:
-        _explain_expand(name, x._data.shape, wanted)
+        explain_expand(name, x._data.shape, wanted)
         raise
 
 
@@ -58,11 +58,11 @@ def _kept_sizes(name: str, have: tuple, wanted: tuple) -> tuple:
     lead = len(wanted) - len(have)
     full = tuple([have[i - lead] if s == -1 and i >= lead >= 0 else s for i, s in enumerate(wanted)])
     if min(full) < 0 <= lead:
-        _explain_expand(name, have, wanted)
+        explain_expand(name, have, wanted)
     return full
 
 
-def _explain_expand(name: str, have: tuple, wanted: tuple) -> None:
+def explain_expand(name: str, have: tuple, wanted: tuple) -> None:
     """Says why an array of the shape `have` cannot be expanded."""
     lead = len(wanted) - len(have)
     if lead < 0:

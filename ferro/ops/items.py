@@ -15,6 +15,7 @@ from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
+from ferro.ops.expanding import explain_expand
 from ferro.ops.filling import COPY, fits, number
 from ferro.ops.index_arguments import INT64, bools, ints, on_expanded
 from ferro.ops.keys import (
@@ -122,7 +123,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         return
     x, index, dims = (viewed(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
     if index is None:
-        given = _without_ones(given, x._data.shape)
+        given = _without_ones(given, x._data.shape, indexed=False)
         if given._counter is x._counter is not None and given._data.shape != x._data.shape:
             given = given.expand(x._data.shape)  # a part of what is written, written everywhere: no overlap to refuse
         overwrite(x, "__setitem__", COPY, given)
@@ -152,12 +153,14 @@ def _as_value(x: Any, value: Any) -> Any:
     return number("__setitem__", value, x)
 
 
-def _without_ones(value: Any, shape: tuple) -> Any:
+def _without_ones(value: Any, shape: tuple, indexed: bool = True) -> Any:
     """The value without leading dimensions of size 1 that `shape` has not; RuntimeError if it cannot be broadcast."""
     have = value._data.shape
     while len(have) > len(shape) and have[0] == 1:
         have = have[1:]
     if not fits(have, shape):
+        if not indexed:
+            explain_expand("__setitem__", have, shape)
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
         )

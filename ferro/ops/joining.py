@@ -109,10 +109,11 @@ def _explain_cat(shapes: list, dim: int) -> None:
             raise RuntimeError(
                 f"cat: Tensors must have same number of dimensions: got {len(first)} and {len(s)} (tensor number {i})"
             )
-        if any(a != b and k != dim for k, (a, b) in enumerate(zip(s, first, strict=True))):
+        wrong = [k for k, (a, b) in enumerate(zip(s, first, strict=True)) if a != b and k != dim]
+        if wrong:
             raise RuntimeError(
-                f"cat: Sizes of tensors must match except in dimension {dim}. Expected shape like {list(first)} but got "
-                f"{list(s)} for tensor number {i} in the list."
+                f"cat: Sizes of tensors must match except in dimension {dim}. Expected size {first[wrong[0]]} but got size "
+                f"{s[wrong[0]]} for tensor number {i} in the list (dimension {wrong[0]} of shapes {list(first)} and {list(s)})."
             )
 
 

@@ -8,7 +8,7 @@ from ferro.core.apply import apply, binary
 from ferro.core.arguments import need_tensor
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample
-from ferro.ops.product_arguments import same_dtype
+from ferro.ops.product_arguments import multiplied, same_dtype
 from ferro.ops.products import matmul
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return _linear_vector(input, weight, bias)
     if a.shape[-1] != w.shape[1]:
         raise RuntimeError(
-            f"linear: the last size of input, {a.shape[-1]}, must equal the number of input features of weight, "
-            f"{w.shape[1]} (input and weight shapes cannot be multiplied: {list(a.shape)} and {list(w.shape)})"
+            f"linear: {multiplied(a.shape, w.shape[::-1])}: the last size of input, {a.shape[-1]}, must equal the number of "
+            f"input features of weight, {w.shape[1]} (input has the shape {list(a.shape)}, weight {list(w.shape)})"
             + ("; weight is (out_features, in_features): pass it transposed" if a.shape[-1] == w.shape[0] else "")
         )
     if bias is None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ferro.autograd.grad_mode import enable_grad
 from ferro.core.strict import is_strict
+from ferro.ops.as_functions import typename
 from ferro.ops.creation import scalar_tensor
 from ferro.tensor import Tensor
 
@@ -99,7 +100,7 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
-                f"{type(params).__name__}"
+                f"{typename(params)}: pass a list of it"
             )
         self.defaults = defaults
         self._step_seen: Any = None  # a `step` of the object's own, when a scheduler began to look

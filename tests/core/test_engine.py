@@ -310,7 +310,7 @@ def test_backward_with_inputs_touches_only_these() -> None:
         ),
         (
             lambda: ferro.autograd.grad(leaf(1.0).sum(), leaf(1.0)),
-            r"inputs\[0\].*not have been used in the graph.*allow_unused=True",
+            r"index 0 appears to not have been used in the graph.*allow_unused=True",
         ),
         (lambda: ferro.autograd.grad(leaf(1.0).sum(), ferro.ones(1)), r"does not require grad \(inputs\[0\]"),
     ],
