@@ -3,8 +3,8 @@
 A call of a NumPy function costs a quarter of a microsecond whatever it computes, and functions of several steps a
 multiple of it. An entry is a kernel with all that stands around it in Python: it looks whether the arguments are those
 it is made for (C-contiguous arrays of one dtype, Python's numbers), makes the array of the result, computes, and returns
-it. Anything else goes to its fallback, the function that it stands in front of. Some entries are for small arrays alone;
-for large ones an entry shares the kernel among the workers, see jit_work_queue.py: after an array has gone through the caches, Python's functions
+it. Anything else goes to the function that it stands in front of. Most entries are for small arrays alone. For large ones
+an entry shares the kernel among the workers, see jit_work_queue.py: after an array has gone through the caches, Python's functions
 take a microsecond each, and a kernel in front of a dozen of them 30.
 
 Note [Layouts]
@@ -63,24 +63,18 @@ from ferro.native.jit_fields import (  # noqa: F401 (some are named in the texts
     array_type,
     bool_type,
     byteorder_of,
-    call,
     class_of,
-    clear_error,
     count_of,
     data_of,
     dtype_of,
     external,
-    failed,
     flags_of,
     float_type,
     int_type,
     items_of,
     load64,
     ndim_of,
-    new_tuple,
     number_of,
-    release,
-    retain,
     room,
     shape_of,
     store64,
@@ -106,6 +100,8 @@ ALONE = 1 << 11  # elements from which other threads of Python may run meanwhile
 GRAIN = 1 << 14  # elements of a chunk
 CHUNKS = 32  # at most
 _NO_NUMBER = -(1 << 62)
+
+
 SYMBOLS = (
     "numpy.94",
     "numpy.45",
@@ -198,8 +194,13 @@ def _made(context: Any, builder: Any, kind: Any, data: Any, shape: list) -> Any:
 
 _new = external("numpy.94", _i64, _i64, _i64, types.int32, _i64, _i64, _i64, types.int32, _i64)  # PyArray_NewFromDescr
 _description = external("numpy.45", _i64, types.int32)  # PyArray_DescrFromType
+_retain, _release = [external(name, types.void, _i64) for name in ("Py_IncRef", "Py_DecRef")]
 _as_long = external("PyLong_AsLongLong", _i64, _i64)
 _as_double = external("PyFloat_AsDouble", types.float64, _i64)
+_failed = external("PyErr_Occurred", _i64)
+_clear_error = external("PyErr_Clear", types.void)
+_call = external("PyObject_Vectorcall", _i64, _i64, _i64, _i64, _i64)
+_new_tuple = external("PyTuple_New", _i64, _i64)
 _compared = external("PyUnicode_CompareWithASCIIString", types.int32, _i64, _i64)
 
 
@@ -209,9 +210,9 @@ def freely(typing, function, free, values):
     signature = function.get_call_type(typing, values.types, {})
 
     def generate(context, builder, _signature, args):
-        compiled, module = function.dispatcher.get_compile_result(signature), builder.module
+        compiled = function.dispatcher.get_compile_result(signature)
         context.add_linking_libs([compiled.library])
-        pointer = _int8.as_pointer()
+        module, pointer = builder.module, _int8.as_pointer()
 
         def call(name: str, kind: Any, *given: Any) -> Any:
             declared = ir.FunctionType(kind, [a.type for a in given])
@@ -238,8 +239,8 @@ def freely(typing, function, free, values):
 def as_long(a):
     """The number that an int is; one far below zero, which nothing takes, if 64 bits do not hold it."""
     found = _as_long(a)
-    if found == -1 and failed() != 0:
-        clear_error()
+    if found == -1 and _failed() != 0:
+        _clear_error()
         return _NO_NUMBER
     return found
 
@@ -386,7 +387,7 @@ def reduced(a, first, stop, keep, integers):
     if integers:
         description = _description(7)  # NPY_LONG, 64 bits where loader.py is supported
     else:
-        retain(description)
+        _retain(description)
     return _new(array_type(), description, ndim, shape, 0, 0, 0, 0)
 
 
@@ -394,7 +395,7 @@ def reduced(a, first, stop, keep, integers):
 def shaped(a, ndim, shape):
     """A new array of the dtype of a, its lengths standing at an address; 0 if there is no memory."""
     description = dtype_of(a)
-    retain(description)
+    _retain(description)
     return _new(array_type(), description, ndim, shape, 0, 0, 0, 0)
 
 
@@ -402,7 +403,7 @@ def shaped(a, ndim, shape):
 def like(a, in_c_order=True):
     """A new array of the shape and dtype of a, in C order or (if a has no gaps) in that of a."""
     description = dtype_of(a)
-    retain(description)
+    _retain(description)
     return _new(array_type(), description, ndim_of(a), shape_of(a), 0 if in_c_order else strides_of(a), 0, 0, 0)
 
 
@@ -469,10 +470,10 @@ def taken(a, index, columns):
 @device
 def bundle(a, b, c):
     """A tuple of two or three objects, which it owns; -1 if there is no memory, and then they are let go."""
-    found = new_tuple(3 if c != 0 else 2)
+    found = _new_tuple(3 if c != 0 else 2)
     if found == 0:
         for each in (a, b, c):
-            release(each)
+            _release(each)
         return -1
     store64(items_of(found), a)
     store64(items_of(found) + 8, b)
@@ -494,10 +495,10 @@ def helpers():
     if count < 1 or load64(shared + 8 * RUNS) != 0:
         return 0
     if load64(shared + 8 * MEMBERS) < count or load64(queue() + 8 * ASLEEP) != 0:
-        done = call(load64(shared + 8 * GATHER), 0, 0, 0)
+        done = _call(load64(shared + 8 * GATHER), 0, 0, 0)
         if done == 0:
             return -1
-        release(done)
+        _release(done)
     return count if queue() != 0 else 0
 
 
@@ -534,7 +535,7 @@ if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
 n_{a}, same_{a} = 1, True
 if is_number({a}):
     put_number(T, numbers, _as_double({a}))
-    if failed() != 0: return -1
+    if _failed() != 0: return -1
 elif is_plain({a}, number) and (plain or ndim_of({a}) == 0):
     if not ends_like({x}, {a}): return 0
     n_{a} = size_of({a})
@@ -554,7 +555,7 @@ if not is_plain({a}, number) or ndim_of({a}) != 1: return 0
     "number": """
 if not is_number({a}): return 0
 f_{a} = _as_double({a})
-if f_{a} == -1 and failed() != 0: return -1
+if f_{a} == -1 and _failed() != 0: return -1
 | f_{a}""",
     "norms": """
 if not is_vector({a}, 12, length({x}, 0, 1)): return 0
@@ -689,7 +690,7 @@ def source(layout: str) -> str:
     lines += copies
     for k, kind in enumerate(results):
         text, _, passed = _RESULTS[kind].format(r=f"r{k}", **names).partition("|")
-        lines += [f"r{k} = {text}", f"if r{k} == 0:", *[f"    release(r{j})" for j in range(k)]]
+        lines += [f"r{k} = {text}", f"if r{k} == 0:", *[f"    _release(r{j})" for j in range(k)]]
         lines += [*[f"    {line}" for line in let_go], "    return -1"]
         given.append(passed.strip())
     lines.append(f"given = ({', '.join(given)},)")
@@ -702,9 +703,9 @@ def source(layout: str) -> str:
     lines += let_go
     made = [f"r{k}" for k in range(len(results))]
     if "?" in flags:
-        lines += ["if not fine:", *[f"    release({r})" for r in made], "    return 0"]
+        lines += ["if not fine:", *[f"    _release({r})" for r in made], "    return 0"]
     if not made:
-        lines += ["retain(the_none())", "return the_none()"]
+        lines += ["_retain(the_none())", "return the_none()"]
     else:
         lines.append("return r0" if len(made) == 1 else f"return bundle({', '.join((*made, '0')[:3])})")
     return "def entry(objects, count):\n" + "".join(f"    {line}\n" for line in lines)
@@ -717,7 +718,7 @@ def _copies(arguments: list[str], x: str) -> tuple[list[str], list[str]]:
     for a in [f"a{k}" for k, kind in enumerate(arguments) if kind in ("=", "~")]:
         lines += [f"{a}_read = {a} if same_{a} else copied(T, {x}, {a}, plain)"]
         lines += [f"if {a}_read == 0:", *[f"    {line}" for line in let_go], "    return -1"]
-        let_go.append(f"release(0 if same_{a} else {a}_read)")
+        let_go.append(f"_release(0 if same_{a} else {a}_read)")
     return lines, let_go
 
 

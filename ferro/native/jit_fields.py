@@ -1,4 +1,4 @@
-"""Python's and NumPy's objects as machine code reads them: their fields, by the offsets that layout.py has measured, and calls.
+"""The fields of Python's and NumPy's objects as machine code reads them: by the offsets that layout.py has measured.
 
 An object is the number of its address here. Offsets stand in the table of layout.py, whose address is filled in when the
 code is loaded: no compiled code holds an offset itself.
@@ -25,13 +25,6 @@ ALIGNED, WRITABLE = 0x100, 0x400
 def external(name: str, result: Any, *arguments: Any) -> Any:
     """A function of the process."""
     return types.ExternalFunction(name, result(*arguments))
-
-
-retain, release = [external(name, types.void, _i64) for name in ("Py_IncRef", "Py_DecRef")]  # (0 is no object)
-call = external("PyObject_Vectorcall", _i64, _i64, _i64, _i64, _i64)
-new_tuple = external("PyTuple_New", _i64, _i64)
-failed = external("PyErr_Occurred", _i64)
-clear_error = external("PyErr_Clear", types.void)
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------

@@ -15,21 +15,15 @@ from ferro.native.jit_entries import MOST, as_long, is_array, size_of
 from ferro.native.jit_fields import (
     address_of,
     array_type,
-    call,
     class_of,
-    clear_error,
     count_of,
     dtype_of,
     external,
-    failed,
     int_type,
     items_of,
     list_count,
     list_items,
     load64,
-    new_tuple,
-    release,
-    retain,
     room,
     store64,
     the_none,
@@ -41,9 +35,15 @@ from ferro.native.slots import FIELDS
 i64 = types.int64
 FLOAT32, FLOAT64 = 11, 12  # NPY_FLOAT, NPY_DOUBLE
 
+retain, release = [
+    external(name, types.void, i64) for name in ("Py_IncRef", "Py_DecRef")
+]  # (0 is no object: nothing happens)
+call = external("PyObject_Vectorcall", i64, i64, i64, i64, i64)
 allocate = external("PyType_GenericAlloc", i64, i64, i64)
 attribute = external("PyObject_GetAttr", i64, i64, i64)
 next_of = external("PyIter_Next", i64, i64)
+new_tuple = external("PyTuple_New", i64, i64)
+clear_error = external("PyErr_Clear", types.void)
 new_long = external("PyLong_FromLongLong", i64, i64)
 _value_of = external("PyContextVar_Get", types.int32, i64, i64, i64)
 _code_of = external("PyFrame_GetCode", i64, i64)
@@ -52,6 +52,7 @@ _dict_item = external("PyDict_GetItemWithError", i64, i64, i64)
 tuple_from = external("PySequence_Tuple", i64, i64)
 contains = external("PySet_Contains", types.int32, i64, i64)
 _error_is = external("PyErr_ExceptionMatches", types.int32, i64)
+_failed = external("PyErr_Occurred", i64)
 _value_error, _runtime_warning, _overflow_error = [
     address_of(f"PyExc_{name}") for name in ("ValueError", "RuntimeWarning", "OverflowError")
 ]
@@ -368,7 +369,7 @@ def found_plan(op, mask):
     plan = _dict_item(load64(op + _op_plans()), number) if number != 0 else 0
     if plan != 0:
         retain(plan)
-    elif failed() == 0:
+    elif _failed() == 0:
         arguments = room()
         store64(arguments, op)
         store64(arguments + 8, number)

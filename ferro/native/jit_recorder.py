@@ -1,7 +1,7 @@
 """The recorder of the tape as machine code: results computed, wrapped and recorded in one call.
 
-What stands here says again, for the most frequent case, what `unary` and `binary` in core/apply.py say, and these are
-the fallback: for any argument that is no plain tensor of a float32 or float64 array, while any mode is on, and for
+What stands here says again, for the most frequent case, what `unary` and `binary` in core/apply.py say, and these stand
+behind it: for any argument that is not a plain tensor of small float32 or float64 arrays, while any mode is on, and for
 whatever raises. The objects of the tape are known here by a table, see core/tape.py: addresses of objects, and where
 classes with slots keep theirs. Every function begins with `is_op`: where the table is empty, no object is an operation.
 

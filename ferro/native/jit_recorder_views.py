@@ -168,7 +168,7 @@ def _detached_mark(x):
 
 
 def viewed(objects, count):
-    """viewed(op, x, params): one view of x."""
+    """viewed(op, x) or viewed(op, x, params)."""
     if count != 3:
         return 0
     op, x, params = load64(objects), load64(objects + 8), load64(objects + 16)
