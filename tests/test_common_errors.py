@@ -29,7 +29,6 @@ MISTAKES = [
     "nn.Linear(3, 2, bias=False)(t.ones(2, 3).double())",
     "nn.Conv2d(3, 8, 3)(t.ones(1, 1, 8, 8))",
     "nn.Conv2d(3, 8, 3)(t.ones(8, 8))",
-    "nn.BatchNorm1d(3)(t.ones(1, 3))",
     "nn.LSTM(3, 4)(t.ones(2, 5, 7))",
     "nn.Embedding(3, 2)(t.tensor([3]))",
     "nn.Embedding(3, 2)(t.tensor([1.0]))",

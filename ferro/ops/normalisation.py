@@ -18,7 +18,6 @@ from ferro.core.layout import BATCHES, CHANNELS
 from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.core.size import Size
 from ferro.core.tangents import tangents_of
 from ferro.ops.activations import floating
 from ferro.ops.strides import laid_out_like
@@ -275,7 +274,7 @@ def batch_norm(
         shape = need_tensor("batch_norm", "input", input)._data.shape
         if len(shape) > 1 and shape[0] * math.prod(shape[2:]) == 1:
             raise ValueError(
-                f"batch_norm: Expected more than 1 value per channel when training, got input size {Size(shape)}"
+                f"batch_norm: Expected more than 1 value per channel when training, got input size {list(shape)}"
             )
         if eps <= 0:
             raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
@@ -584,7 +583,7 @@ def functional_group_norm(
     shape = input._data.shape
     if shape[0] * shape[1] // num_groups * math.prod(shape[2:]) == 1:
         raise ValueError(
-            f"group_norm: Expected more than 1 value per channel when training, got input size {Size(shape)}"
+            f"group_norm: Expected more than 1 value per channel when training, got input size {list(shape)}"
         )
     return result
 
