@@ -157,20 +157,7 @@ from ferro.func import vmap
 from ferro.futures import Future
 from ferro.jit import ScriptModule, fork, wait
 from ferro.native.threads import get_num_interop_threads, get_num_threads, set_num_interop_threads, set_num_threads
-from ferro.ops.activations import (
-    celu,
-    celu_,
-    hardshrink,
-    prelu,
-    relu,
-    relu_,
-    rrelu,
-    rrelu_,
-    selu,
-    selu_,
-    threshold,
-    threshold_,
-)
+from ferro.ops.activations import celu, celu_, selu, selu_
 from ferro.ops.adaptive_pooling import *
 from ferro.ops.adaptive_pooling import adaptive_max_pool1d_with_indices as adaptive_max_pool1d
 from ferro.ops.arithmetic import *
@@ -182,6 +169,7 @@ from ferro.ops.binary_entropy import binary_cross_entropy_with_logits
 from ferro.ops.bins import *
 from ferro.ops.choices import *
 from ferro.ops.cholesky import *
+from ferro.ops.clipped_activations import hardshrink
 from ferro.ops.combinations import *
 from ferro.ops.comparison import *
 from ferro.ops.complex import *
@@ -264,6 +252,7 @@ from ferro.ops.random import *
 from ferro.ops.random_likes import *
 from ferro.ops.ranges import *
 from ferro.ops.ranges import range_ as range
+from ferro.ops.rectifiers import prelu, relu, relu_, rrelu, rrelu_, threshold, threshold_
 from ferro.ops.recurrent import *
 from ferro.ops.recurrent_cells import *
 from ferro.ops.reductions import *

@@ -1,9 +1,13 @@
 """The xp of Tensors: every function that a derivative formula may call, computing on Tensors and recording."""
 
+from typing import Any as _Any
+
 from ferro import xp as _xp
 from ferro.core import backend as _backend
+from ferro.core.apply import apply as _apply
+from ferro.core.op import COMPUTED as _COMPUTED
 from ferro.ops.activations import *
-from ferro.ops.activations import gelu_vjp, mish_vjp, relu_vjp, silu_vjp, softplus_vjp
+from ferro.ops.activations import gelu_slope
 from ferro.ops.adaptive_pooling import adaptive_avg, adaptive_avg_spread
 from ferro.ops.arithmetic import *
 from ferro.ops.attention import attention_vjp
@@ -31,6 +35,7 @@ from ferro.ops.bessel import (
 from ferro.ops.bins import *
 from ferro.ops.choices import *
 from ferro.ops.cholesky import *
+from ferro.ops.clipped_activations import *
 from ferro.ops.combinations import *
 from ferro.ops.comparison import *
 from ferro.ops.complex import *
@@ -57,7 +62,7 @@ from ferro.ops.exchange import *
 from ferro.ops.expanding import *
 from ferro.ops.expanding import expand
 from ferro.ops.exponential import *
-from ferro.ops.exponential import log1p_complex, sigmoid_vjp
+from ferro.ops.exponential import log1p_complex
 from ferro.ops.extrema import *
 from ferro.ops.extrema import tie_weights, value_gather, value_scatter
 from ferro.ops.filling import *
@@ -68,7 +73,6 @@ from ferro.ops.gamma_samples import dirichlet_grad, standard_gamma_grad
 from ferro.ops.gathering import *
 from ferro.ops.grids import grid_slopes, sample_taps, spread_taps, tap_weights, weigh_taps
 from ferro.ops.hyperbolic import *
-from ferro.ops.hyperbolic import tanh_vjp
 from ferro.ops.index_reduce import *
 from ferro.ops.indexing import *
 from ferro.ops.indexing import select_spread
@@ -113,6 +117,7 @@ from ferro.ops.positions import *
 from ferro.ops.products import *
 from ferro.ops.quantiles import *
 from ferro.ops.ranges import *
+from ferro.ops.rectifiers import *
 from ferro.ops.recurrent_cells import gru_one_vjp, lstm_one_vjp
 from ferro.ops.recurrent_steps import gru_steps_vjp, lstm_steps_vjp, rnn_steps_vjp
 from ferro.ops.reductions import *
@@ -152,7 +157,6 @@ from ferro.ops.transposed_convolution import *
 from ferro.ops.triangles import *
 from ferro.ops.triangles import solve_tri
 from ferro.ops.trigonometric import *
-from ferro.ops.trigonometric import cos_vjp, sin_vjp
 from ferro.ops.truths import *
 from ferro.ops.turning import *
 from ferro.ops.uninitialised import *
@@ -160,6 +164,15 @@ from ferro.ops.unique import *
 from ferro.ops.unpooling import pool_gather, pool_scatter
 from ferro.ops.variance import *
 from ferro.ops.vector_products import *
+
+
+def elementwise(function: _Any, *values: _Any) -> _Any:
+    """An elementwise function: as the operation that computes it, if there is one, else step by step."""
+    op = _COMPUTED.get(function)
+    if op is None:
+        return _xp.elementwise(_backend.functional, function, *values)
+    return _apply(op, values[: function.arrays], values[function.arrays :])
+
 
 __all__ = [name for name in dir() if not name.startswith("_")]
 

@@ -15,15 +15,17 @@ FLOAT32 = np.dtype(np.float32)
 HALF = frozenset((np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)))
 
 
-def once(xp: Any, formula: Callable, g: Any, *values: Any, kernel: str = "") -> Any:
-    """The elementwise formula of (xp, g, values...); of a 16-bit dtype computed in float32 and rounded once, as in PyTorch.
-
-    kernel: the name of a function (g, values...) that a backend may compute it by.
-    """
+def once(xp: Any, formula: Callable, g: Any, *values: Any) -> Any:
+    """The elementwise formula of (xp, g, values...); of a 16-bit dtype computed in float32 and rounded once, as in PyTorch."""
     if g.dtype in HALF:
         wide = [xp.cast(v, FLOAT32) if getattr(v, "dtype", None) in HALF else v for v in values]
         return xp.cast(formula(xp, xp.cast(g, FLOAT32), *wide), g.dtype)
     return formula(xp, g, *values)
+
+
+def elementwise(xp: Any, function: Any, *values: Any) -> Any:
+    """An elementwise function (elementwise.py), step by step."""
+    return once(xp, function.formula, *values)
 
 
 def in_one_pass(xp: Any, formula: Callable, *values: Any) -> Any:
@@ -72,7 +74,17 @@ def table_rows(xp: Any, g: Any, indices: Any, count: int, padding: int | None, b
     return xp.add_rows(g, indices, count, padding, by_frequency)
 
 
-FORMS = (once, in_one_pass, leading_sum, channel_sum, over_norm, loss_of_difference, slope_of_difference, table_rows)
+FORMS = (
+    once,
+    elementwise,
+    in_one_pass,
+    leading_sum,
+    channel_sum,
+    over_norm,
+    loss_of_difference,
+    slope_of_difference,
+    table_rows,
+)
 
 
 def complete(module: Any) -> None:

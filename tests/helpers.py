@@ -15,6 +15,8 @@ import numpy as np
 
 import ferro
 from ferro.core.samples import ENTRIES, Arg, Entry, Sample
+from ferro.cpu.elementwise import function_of
+from ferro.elementwise import DECLARED
 
 ROOT = Path(__file__).resolve().parents[1]
 TOLERANCE = {
@@ -24,6 +26,11 @@ TOLERANCE = {
     "float16": (2e-2, 2e-2),
     "bfloat16": (6e-2, 6e-2),
 }
+
+
+def of_arrays(name: str) -> Any:
+    """The elementwise function of that name, on NumPy arrays."""
+    return function_of(DECLARED[name])
 
 
 def rng_of(path: str) -> np.random.Generator:

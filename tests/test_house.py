@@ -90,6 +90,8 @@ LAYERS = (
     ("cpu",),
     ("native",),
     ("xp", "linalg_errors"),
+    ("expressions",),
+    ("elementwise",),
     ("_version", "_importing", "__future__", "absent", "symbols", "torch_version", "version"),
 )
 DEPTH = {name: depth for depth, names in enumerate(LAYERS) for name in names}

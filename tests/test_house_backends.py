@@ -28,7 +28,7 @@ ON_DATA: dict[str, int] = {
 }
 # (what asks is about memory: where it lies, or that a batch has several slices)
 ASKING: dict[str, int] = {
-    "activations": 1,
+    "rectifiers": 1,
     "searching": 1,
     "new_tensors": 1,
     "keys": 1,

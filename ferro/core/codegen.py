@@ -13,28 +13,9 @@ from functools import cache
 from typing import Any
 
 from ferro.core.saved_values import check_version
-from ferro.cpu.kernels.entries import entry
-from ferro.cpu.trace import Parameter, Symbol, conjugate, once, trace_any
-
-_ENTRIES: dict[Any, Any] = {
-    f: entry(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
-}
-
-
-def _by_conjugate(function: Any) -> Any:
-    """The function of a and the conjugate of b; real numbers are their own."""
-    return entry(lambda a, b: function(a, b.conj()), function.__name__)
-
-
-_BY_CONJUGATE = {f: _by_conjugate(f) for f in (operator.mul, operator.truediv)}
-
-
-def _without_conjugate(step: Symbol) -> tuple[Any, tuple]:
-    """The function and the operands of a step, which takes the conjugate of the second one itself if it can."""
-    function, operands = step.function, step.operands
-    if function in _BY_CONJUGATE and isinstance(operands[1], Symbol) and operands[1].function is conjugate:
-        return _BY_CONJUGATE[function], (operands[0], *operands[1].operands)
-    return function, operands
+from ferro.cpu.bound import ENTRIES, Writer, without_conjugate
+from ferro.cpu.trace import once, trace_any
+from ferro.expressions import Parameter, Symbol
 
 
 def direct(formula: Callable, count: int, parameters: int) -> Callable | None:
@@ -46,10 +27,10 @@ def direct(formula: Callable, count: int, parameters: int) -> Callable | None:
     found = trace_any(formula, *symbols)
     if found is None:
         return None
-    function, operands = _without_conjugate(found)
+    function, operands = without_conjugate(found)
     if len(operands) != len(symbols) or not all(map(operator.is_, operands, symbols)):
         return None
-    return _ENTRIES.get(function, function)
+    return ENTRIES.get(function, function)
 
 
 def generate(formula: Callable, kinds: list[str], positions: list[int]) -> Callable | None:
@@ -76,44 +57,7 @@ def generate(formula: Callable, kinds: list[str], positions: list[int]) -> Calla
                 f"        check_version(node, {name})",
                 f"    {name} = {name}._data",
             ]
-    return _Writer(names).function(["xp", "g", "node"], lines, found)
-
-
-class _Writer:
-    """Writes steps out as the lines of a function."""
-
-    def __init__(self, names: dict[Symbol, str]) -> None:
-        self.names = names
-        self.lines: list[str] = []
-        self.scope: dict[str, Any] = {"__name__": __name__, "check_version": check_version}
-
-    def function(self, parameters: list[str], lines: list[str], result: Symbol) -> Callable:
-        """The function of these parameters that runs the lines given, and returns the result."""
-        last = self.name(result)
-        text = [f"def generated({', '.join(parameters)}):", *lines, *self.lines, f"return {last}"]
-        # (Under the name of this file it counts as the library's, see provenance.py.)
-        exec(compile("\n    ".join(text), __file__, "exec"), self.scope)
-        return self.scope["generated"]
-
-    def name(self, value: Any) -> str:
-        """The name under which a value stands in the text; a step that has none yet is written."""
-        if not isinstance(value, Symbol):
-            if type(value) in (int, float, bool, type(None)) and repr(value) not in ("nan", "inf", "-inf"):
-                return repr(value)
-            return self._held("c", value)
-        if value not in self.names:
-            function, operands = _without_conjugate(value)
-            given = ", ".join([self.name(operand) for operand in operands])
-            line = f"{self._held('f', _ENTRIES.get(function, function))}({given})"
-            self.names[value] = name = f"t{len(self.lines)}"
-            self.lines.append(f"{name} = {line}")
-        return self.names[value]
-
-    def _held(self, letter: str, value: Any) -> str:
-        """The name of a function or constant."""
-        name = f"{letter}{len(self.scope)}"
-        self.scope[name] = value
-        return name
+    return Writer(names, {"check_version": check_version}).function(["xp", "g", "node"], lines, found)
 
 
 def saver(op: Any, names: Sequence[str]) -> Callable[[Any, Any, Any, Any], tuple]:

@@ -21,7 +21,8 @@ from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.graph_task import key_of
 from ferro.core.history import position
 from ferro.core.node import Node, OutputRef, node_meta
-from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op, argument_names
+from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
+from ferro.core.plan import argument_names
 from ferro.core.primitives import CLONE
 from ferro.core.tangents import OWN, or_zero, set_tangent, tangents_of
 from ferro.cpu.shape import geometry, storage_bytes

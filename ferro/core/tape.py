@@ -15,7 +15,8 @@ from ferro.core import dtypes, node
 from ferro.core.base import LEAF, DetachedMark, TensorBase, Version, View, version_of
 from ferro.core.mode import ACTIVE, MODE, Mode
 from ferro.core.node import MultiNode, Node, OutputRef
-from ferro.core.op import Op, Plan
+from ferro.core.op import Op
+from ferro.core.plan import Plan
 from ferro.core.provenance import OUTSIDE, outermost
 from ferro.native.layout import LayoutError, only_place
 from ferro.native.loader import SUPPORTED

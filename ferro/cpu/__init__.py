@@ -8,6 +8,7 @@ from ferro.cpu.attention import *
 from ferro.cpu.convolution import *
 from ferro.cpu.ctc import *
 from ferro.cpu.determinants import *
+from ferro.cpu.elementwise import *
 from ferro.cpu.embedding import *
 from ferro.cpu.formulas import *
 from ferro.cpu.fourier import *

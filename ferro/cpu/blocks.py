@@ -13,8 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel, split
-from ferro.cpu.kernels.elementwise import over
+from ferro.cpu.kernels.common import GRAIN, split
 
 BLOCK = 1 << 15  # elements of a block
 LARGE = 1 << 16  # elements from which arrays are cut
@@ -77,37 +76,21 @@ def _line(a: Any) -> Any:
     return a.reshape(-1) if a.flags.c_contiguous else a.T.reshape(-1)
 
 
-def elementwise(name: str, function: Callable, *args: Any) -> Any:
-    """The kernel of that name for arrays of one shape and dtype, and numbers behind them; else the function `by_blocks`."""
-    first = args[0]
-    if name and has_kernel(first, name):
-        count = 0
-        for a in args:
-            if type(a) is np.ndarray:
-                if a.shape != first.shape or a.dtype is not first.dtype:
-                    break
-                count += 1
-            elif not isinstance(a, (int, float)):
-                break
-        else:
-            return over(name, *args[:count], parameters=tuple(map(float, args[count:])))
-    return by_blocks(function, *args)
-
-
-def fused(function: Callable, kernel: str = "") -> Callable:
-    """The elementwise function of large arrays by a kernel or by blocks, of 16-bit floats computed in float32 and rounded
-    back once.
-    """
-
-    least = SMALL if kernel else LARGE
+def fused(function: Callable) -> Callable:
+    """A decorator: the elementwise function, block by block for large arrays, and `rounded_once`."""
+    rounded = rounded_once(function)
 
     @wraps(function)
     def whole(x: Any, *rest: Any) -> Any:
-        if x.size >= least:
-            return elementwise(kernel, rounded, x, *rest)
-        if x.dtype in HALF:
-            return rounded(x, *rest)
-        return function(x, *rest)
+        if x.size >= LARGE:
+            return by_blocks(rounded, x, *rest)
+        return rounded(x, *rest) if x.dtype in HALF else function(x, *rest)
+
+    return whole
+
+
+def rounded_once(function: Callable) -> Callable:
+    """The function, of 16-bit floats computed in float32 and rounded once."""
 
     def rounded(x: Any, *rest: Any) -> Any:
         if x.dtype in HALF:
@@ -115,9 +98,4 @@ def fused(function: Callable, kernel: str = "") -> Callable:
             return function(x.astype(float32), *wide).astype(x.dtype)
         return function(x, *rest)
 
-    return whole
-
-
-def with_kernel(name: str) -> Callable:
-    """A decorator: `fused`, with the kernel of that name for float32 and float64."""
-    return lambda function: fused(function, name)
+    return rounded

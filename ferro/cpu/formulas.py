@@ -1,4 +1,4 @@
-"""Elementwise formulas of NumPy arrays as a whole: by a kernel, block by block, or as one program."""
+"""Elementwise formulas of NumPy arrays as a whole: block by block, or as one program."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Any
 
 from ferro import cpu, xp
 from ferro.cpu import fusion
-from ferro.cpu.blocks import elementwise
-from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.blocks import LARGE, by_blocks
 
 __all__ = ["in_one_pass", "once"]
 
 
-def once(formula: Callable, g: Any, *values: Any, kernel: str = "") -> Any:
+def once(formula: Callable, g: Any, *values: Any) -> Any:
     """The elementwise formula of (xp, g, values...), computed in float32 and rounded once for a 16-bit dtype; on large
-    arrays by the kernel of (g, values...), or block by block.
+    arrays block by block.
     """
-    if g.size >= SMALL:
-        return elementwise(kernel, lambda *args: xp.once(cpu, formula, *args), g, *values)
+    if g.size >= LARGE:
+        return by_blocks(lambda *args: xp.once(cpu, formula, *args), g, *values)
     return xp.once(cpu, formula, g, *values)
 
 

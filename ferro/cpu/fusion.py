@@ -22,7 +22,8 @@ from ferro import cpu
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.strided_copy import address
 from ferro.cpu.pointwise import power, where
-from ferro.cpu.trace import Symbol, conjugate, once, trace
+from ferro.cpu.trace import once, trace
+from ferro.expressions import Symbol, conjugate
 from ferro.native import workers
 from ferro.native.entries import fallback
 
@@ -129,9 +130,7 @@ class _Lowered:
             return _Value("constant", len(self.constants) - 1, self.dtype)
         if not isinstance(x, Symbol):
             raise _CannotLower
-        if x not in self._values:
-            self._values[x] = self._step(x.function, x.operands)
-        return self._values[x]
+        return self._values.get(x) or self._values.setdefault(x, self._step(x.function, x.operands))
 
     def _step(self, function: Any, operands: tuple) -> _Value:
         if function is conjugate:  # real numbers are their own conjugates

@@ -1,23 +1,21 @@
-"""Pointwise functions of NumPy arrays: arithmetic, exponentials, circles, comparisons, rounding, complex parts.
-
-Note [16 bits].  ufuncs compute float16 and bfloat16 arrays in float32 inside and round once.  Functions of several
-steps are `fused`, so that they too round once.  A Python float would make a bfloat16 array float32: `typed` first.
-"""
+"""Pointwise functions of NumPy arrays: arithmetic, exponentials, circles, comparisons, rounding, complex parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.blocks import by_blocks, elementwise, float32, fused, with_kernel
-from ferro.cpu.kernels import activations as _kernels
+from ferro.cpu.blocks import by_blocks, float32, fused
+from ferro.cpu.elementwise import function_of as _function_of
+from ferro.cpu.elementwise import primitive as _primitive
 from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.elementwise import over
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.select import select
+from ferro.elementwise import elementwise as _declare
 from ferro.native.extensions import special as _special
 from ferro.native.readiness import get
 
@@ -108,12 +106,18 @@ div_floor = floor_divide = _quotient("floor_divide", np.floor_divide)
 
 def hypot(x: Any, y: Any) -> Any:
     """√(x² + y²) without overflow."""
-    return elementwise("hypot" if x.dtype is float32 else "", np.hypot, x, y) if x.size >= SMALL else np.hypot(x, y)
+    if x.size >= SMALL and x.dtype is float32 and y.dtype is float32 and x.shape == y.shape and has_kernel(x, "hypot"):
+        return over("hypot", x, y)
+    return by_blocks(np.hypot, x, y)
 
 
 def lerp(x: Any, y: Any, w: Any) -> Any:
     """x + w (y - x), from the nearer end."""
-    return elementwise("lerp", _lerp, x, y, float(w)) if isinstance(w, np.floating) else _lerp(x, y, w)
+    return _lerp_number(x, y, float(w)) if isinstance(w, np.floating) else _lerp(x, y, w)
+
+
+def _from_nearer(xp: Any, x: Any, y: Any, /, w: Any) -> Any:
+    return xp.where(xp.abs(w) < 0.5, x + (y - x) * w, y - (y - x) * (1 - w))
 
 
 @fused
@@ -124,79 +128,24 @@ def _lerp(x: Any, y: Any, w: Any) -> Any:
     return np.where(np.abs(w) < 0.5, x + w * way, y - way * (1 - w))
 
 
-def addcmul(x: Any, y: Any, z: Any, value: Any) -> Any:
-    """x + value y z."""
-    if x.size >= SMALL and x.dtype.kind == "f":
-        return elementwise("addcmul", _addcmul, x, y, z, value)
-    return _addcmul(x, y, z, value)
-
-
-def _addcmul(x: Any, y: Any, z: Any, value: Any) -> Any:
-    return x + y * z if value == 1 else x + y * z * typed(value, x)
-
-
-@with_kernel("rsqrt")
-def rsqrt(x: Any) -> Any:
-    """1 / √x."""
-    return np.reciprocal(np.sqrt(x))
+_lerp_number = _function_of(_declare(_from_nearer, name="lerp"), _lerp)
+addcmul = _function_of(
+    _declare(lambda xp, x, y, z, /, value: x + y * z * value, name="addcmul"),
+    lambda x, y, z, value: x + y * z if value == 1 else x + y * z * typed(value, x),
+)
+rsqrt = _function_of(_declare(lambda xp, x: 1 / xp.sqrt(x), name="rsqrt"), lambda x: np.reciprocal(np.sqrt(x)))
 
 
 # -- exponentials and circles ------------------------------------------------------------------------------------------
 
 
-@partial(entry, name="exponential")
-def exp(x: Any) -> Any:
-    """eˣ."""
-    return (
-        over("exponential", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "exponential") else np.exp(x)
-    )
+# (NumPy's exponentials and circles of float64 are as fast as a loop.)
+exp = _primitive("exp", np.exp, entry="many", dtypes="f")
+sin = _primitive("sin", np.sin, entry="many", dtypes="f")
+cos = _primitive("cos", np.cos, entry="many", dtypes="f")
 
 
-@entry
-def sin(x: Any) -> Any:
-    """The sine of x."""
-    return over("sin", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "sin") else np.sin(x)
-
-
-@entry
-def cos(x: Any) -> Any:
-    """The cosine of x."""
-    return over("cos", x) if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "cos") else np.cos(x)
-
-
-@entry
-def sin_vjp(g: Any, x: Any) -> Any:
-    """The backward of sin, in one pass for large arrays."""
-    return (
-        over("sin_vjp", g, x)
-        if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "sin_vjp")
-        else g * cos(x).conj()
-    )
-
-
-@entry
-def cos_vjp(g: Any, x: Any) -> Any:
-    """The backward of cos, in one pass for large arrays."""
-    return (
-        over("cos_vjp", g, x)
-        if x.size >= SMALL and x.dtype is float32 and has_kernel(x, "cos_vjp")
-        else -(g * sin(x).conj())
-    )
-
-
-@entry
-def tanh_vjp(g: Any, out: Any) -> Any:
-    """The backward of tanh, in one pass for large arrays."""
-    return over("tanh_vjp", g, out) if out.size >= SMALL and has_kernel(out, "tanh_vjp") else g - g * (out * out).conj()
-
-
-@entry
-def sigmoid(x: Any) -> Any:
-    """1 / (1 + e⁻ˣ)."""
-    if x.size >= SMALL:
-        return _kernels.sigmoid(x)
-    if x.dtype.itemsize == 2:
-        return sigmoid(x.astype(float32)).astype(x.dtype)
+def _sigmoid(x: Any) -> Any:
     if x.dtype.kind == "c":
         return np.reciprocal(np.exp(-x) + _one(x.dtype))
     if x.size > 512 and x.dtype.kind == "f":  # from here on NumPy's exp, a vector at a time, makes up for four steps
@@ -206,10 +155,7 @@ def sigmoid(x: Any) -> Any:
     return _special("expit")(x)  # one step instead of four, and more accurate
 
 
-@entry
-def sigmoid_vjp(g: Any, out: Any) -> Any:
-    """The backward of sigmoid, in one pass for large arrays."""
-    return _kernels.sigmoid_vjp(g, out) if out.size >= SMALL else g * (out - out * out).conj()
+sigmoid = _primitive("sigmoid", _sigmoid, entry="many")
 
 
 @fused
@@ -222,7 +168,7 @@ def logit(x: Any, eps: float | None) -> Any:
 
 # What one or two products do better than a power.
 POWERS: dict[float, Callable] = {
-    3: fused(lambda x: x * x * x, "cube"),
+    3: _function_of(_declare(lambda xp, x: x * x * x, name="cube")),
     -2: fused(lambda x: np.reciprocal(x * x)),
     -0.5: rsqrt,
 }
@@ -244,10 +190,18 @@ def power(x: Any, y: Any) -> Any:
     return out if out.dtype is x.dtype or x.dtype.kind != NEED_WIDENING else out.astype(x.dtype)
 
 
+def _log_sum(xp: Any, x: Any, y: Any) -> Any:
+    away = xp.where(x == y, 0, x - y)  # (the difference of equal infinities is none)
+    return xp.maximum(x, y) + xp.log1p(xp.exp(-xp.abs(away)))
+
+
+_logaddexp = _function_of(_declare(_log_sum, name="logaddexp"), np.logaddexp)
+
+
 def logaddexp(x: Any, y: Any) -> Any:
     """ln(eˣ + eʸ)."""
     if x.dtype.kind != "c":
-        return elementwise("logaddexp", np.logaddexp, x, y) if x.size >= SMALL else np.logaddexp(x, y)
+        return _logaddexp(x, y)
     larger = np.where(x.real >= y.real, x, y)
     smaller = np.where(x.real >= y.real, y, x)
     return np.where(np.isinf(larger) & (larger == smaller), larger, larger + np.log1p(np.exp(smaller - larger)))

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import HALF, float32, fused
-from ferro.cpu.kernels import activations as _kernels
+from ferro.cpu.elementwise import primitive as _primitive
 from ferro.cpu.kernels.common import split as _split
-from ferro.cpu.kernels.entries import entry as _entry
 from ferro.cpu.pointwise import typed
 from ferro.native.extensions import special as _special
 
@@ -45,7 +44,7 @@ def _over_threads(ufunc: Callable, x: Any) -> Any:
     return out
 
 
-erf = _entry(_kernels.erf)
+erf = _primitive("erf", lambda x: _special("erf")(x), entry="x")
 erfc = _from_scipy("erfc", "1 - erf x.")
 erfcx = _from_scipy("erfcx", "exp(x²) erfc x.")
 erfinv = _from_scipy("erfinv", "The inverse of erf.")

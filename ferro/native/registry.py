@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 _QUEUE = "ferro.native.jit_work_queue"
 _module_of: dict[str, str] = dict.fromkeys(("set_up", "wake", "serve"), _QUEUE)  # by the name of the kernel
+
+_printed: list[tuple[str, Mapping[str, Any], Callable[[Any], str]]] = []  # see `declare_printed`
 
 
 def declare(package: str, modules: dict[str, str]) -> None:
@@ -16,23 +19,40 @@ def declare(package: str, modules: dict[str, str]) -> None:
         _module_of.update(dict.fromkeys(names.split(), f"{package}.{module}"))
 
 
+def declare_printed(module: str, names: Mapping[str, Any], text: Callable[[Any], str]) -> None:
+    """Enter kernels that are printed: ``printed(name)`` of the module makes one of text(names[name]). `names` may still grow."""
+    _printed.append((module, names, text))
+
+
+def _text(name: str) -> tuple[str, ...]:
+    """A "=" and the text of a kernel, if it is printed."""
+    return tuple([f"={text(names[name])}" for _, names, text in _printed if name in names])
+
+
+def _module(name: str) -> str:
+    found = _module_of.get(name)
+    return found or next(module for module, names, _ in _printed if name in names)
+
+
 def modules() -> tuple[str, ...]:
-    """The modules of all kernels."""
-    return tuple(sorted(set(_module_of.values())))
+    """What all kernels are made from."""
+    plain = {*_module_of.values(), *[module for module, _, _ in _printed]}
+    return (*sorted(plain), *sorted([_text(name)[0] for _, names, _ in _printed for name in names]))
 
 
 def sources(name: str) -> tuple[str, ...]:
-    """The modules that a kernel's machine code is made from.
+    """The modules that a kernel's machine code is made from, and behind a "=" the text of one that is printed.
 
     "name.rows" is the parallel version of a kernel, which works in chunks of rows: see jit_work_queue.py.
     """
     plain, _, rows = name.partition(".")
-    return (_module_of[plain], _QUEUE) if rows else (_module_of[plain],)
+    return (_module(plain), *_text(plain), *((_QUEUE,) if rows else ()))
 
 
 @cache
 def compiler(name: str) -> Any:
     """The function that Numba makes of a kernel; this imports Numba."""
     plain, _, rows = name.partition(".")
-    function = getattr(import_module(_module_of[plain]), plain)
+    module = import_module(_module(plain))
+    function = getattr(module, plain) if plain in _module_of else module.printed(plain)
     return import_module(_QUEUE).parallel_version(function) if rows else function

@@ -7,30 +7,14 @@ from ferro.ops.activations import (
     elu_,
     gelu,
     glu,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    hardtanh,
-    hardtanh_,
-    leaky_relu,
-    leaky_relu_,
     logsigmoid,
     mish,
-    prelu,
-    relu,
-    relu6,
-    relu_,
-    rrelu,
-    rrelu_,
     selu,
     selu_,
     silu,
     softplus,
-    softshrink,
     softsign,
     tanhshrink,
-    threshold,
-    threshold_,
 )
 from ferro.ops.adaptive_pooling import (
     adaptive_avg_pool1d,
@@ -46,6 +30,7 @@ from ferro.ops.adaptive_pooling import (
 from ferro.ops.attention import scaled_dot_product_attention
 from ferro.ops.average_pooling import avg_pool1d, avg_pool2d, avg_pool3d, lp_pool1d, lp_pool2d, lp_pool3d
 from ferro.ops.binary_entropy import binary_cross_entropy, binary_cross_entropy_with_logits
+from ferro.ops.clipped_activations import hardshrink, hardsigmoid, hardswish, hardtanh, hardtanh_, relu6, softshrink
 from ferro.ops.convolution import conv1d, conv2d, conv3d, conv_tbc
 from ferro.ops.ctc import ctc_loss
 from ferro.ops.distances import cosine_similarity, pairwise_distance, pdist
@@ -91,6 +76,7 @@ from ferro.ops.normalisation import functional_group_norm as group_norm
 from ferro.ops.norms import normalize
 from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
 from ferro.ops.positional import native_channel_shuffle
+from ferro.ops.rectifiers import leaky_relu, leaky_relu_, prelu, relu, relu_, rrelu, rrelu_, threshold, threshold_
 from ferro.ops.sliding import fold, unfold
 from ferro.ops.softmax import gumbel_softmax, log_softmax, softmax, softmin
 from ferro.ops.tensor_products import bilinear

@@ -11,7 +11,8 @@ from ferro.core.arguments import need_tensor
 from ferro.core.casting import in_full_precision
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample
-from ferro.ops.activations import floating
+from ferro.elementwise import elementwise
+from ferro.ops.activations import floating, log_of_sigmoid
 from ferro.ops.entropy import reduced, reduction_of
 from ferro.ops.mistakes import targets_in_unit_interval
 
@@ -153,20 +154,30 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
+@elementwise(name="bce_logits")
+def _unweighted(xp: Any, x: Any, y: Any) -> Any:
+    return (1 - y) * x - log_of_sigmoid(xp, x)
+
+
+@elementwise(name="bce_logits_slope")
+def _unweighted_slope(xp: Any, g: Any, x: Any, y: Any) -> Any:
+    return g * (xp.sigmoid(x) - y)
+
+
 def _bce_logits(xp: Any, x: Any, y: Any, p: Any) -> Any:
     if p is None:
-        return xp.once(lambda xp, x, y: (1 - y) * x - xp.logsigmoid(x), x, y, kernel="bce_logits")
-    return (1 - y) * x - (1 + (p - 1) * y) * xp.logsigmoid(x)
+        return _unweighted(xp, x, y)
+    return (1 - y) * x - (1 + (p - 1) * y) * log_of_sigmoid(xp, x)
 
 
 def _bce_logits_x(xp: Any, g: Any, x: Any, y: Any, p: Any) -> Any:
     if p is None:
-        return xp.once(lambda xp, g, x, y: g * (xp.sigmoid(x) - y), g, x, y, kernel="bce_logits_vjp")
+        return _unweighted_slope(xp, g, x, y)
     return g * (xp.sigmoid(x) * (1 + (p - 1) * y) - p * y)
 
 
 def _bce_logits_y(xp: Any, g: Any, x: Any, p: Any) -> Any:
-    return -g * x if p is None else -g * (x + (p - 1) * xp.logsigmoid(x))
+    return -g * x if p is None else -g * (x + (p - 1) * log_of_sigmoid(xp, x))
 
 
 BCE_LOGITS = Op(
@@ -176,7 +187,7 @@ BCE_LOGITS = Op(
     weight=5.0,
     x=_bce_logits_x,
     y=_bce_logits_y,
-    p=lambda xp, g, x, y: -g * y * xp.logsigmoid(x),
+    p=lambda xp, g, x, y: -g * y * log_of_sigmoid(xp, x),
     path="nn.functional.binary_cross_entropy_with_logits",
     samples=[
         Sample(Arg(3, 4), Arg(3, 4, low=0, high=1)),

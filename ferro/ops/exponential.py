@@ -16,6 +16,7 @@ from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import NUMBERS, of_array, operands, promote
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, binary_samples, declare, singular, unary_samples
+from ferro.elementwise import elementwise
 from ferro.ops.division import some_tensor
 
 if TYPE_CHECKING:
@@ -220,16 +221,11 @@ SIGMOID = Op(
     lambda xp, x: xp.sigmoid(x),
     floats=True,
     kind=ELEMENTWISE,
-    x=lambda xp, g, out: xp.sigmoid_vjp(g, out),
+    x=elementwise(lambda xp, g, out: g * (out * (1 - out)).conj(), name="sigmoid_slope", entry="x"),
     weight=3.0,
     samples=unary_samples(-4, 4, -100.0, 0.0, 100.0),
     complex=True,
 )
-
-
-def sigmoid_vjp(g: Tensor, out: Tensor) -> Tensor:
-    """The backward of sigmoid, on Tensors."""
-    return g * (out - out * out).conj()
 
 
 expit = sigmoid

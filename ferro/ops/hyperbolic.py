@@ -11,6 +11,7 @@ from ferro.core.arguments import into
 from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, unary_samples
+from ferro.elementwise import elementwise
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -61,21 +62,21 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("tanh", out, result, input)
 
 
+@elementwise(entry="x")
+def _tanh_slope(xp: Any, g: Any, out: Any) -> Any:
+    return g * (1 - out * out).conj()
+
+
 TANH = Op(
     "tanh",
     lambda xp, x: xp.tanh(x),
     floats=True,
     kind=ELEMENTWISE,
-    x=lambda xp, g, out: xp.tanh_vjp(g, out),
+    x=_tanh_slope,
     weight=3.0,
     samples=unary_samples(),
     complex=True,
 )
-
-
-def tanh_vjp(g: Tensor, out: Tensor) -> Tensor:
-    """The backward of tanh, on Tensors."""
-    return g - g * (out * out).conj()
 
 
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:

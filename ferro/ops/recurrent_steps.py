@@ -12,10 +12,10 @@ from ferro.core.casting import asked
 from ferro.core.composed import vjp_of
 from ferro.core.mode import ACTIVE, current
 from ferro.core.op import Op
-from ferro.ops.activations import relu
 from ferro.ops.creation import zeros
 from ferro.ops.joining import cat, stack
 from ferro.ops.linear import linear
+from ferro.ops.rectifiers import relu
 
 
 def _tanh_step(gx: Any, state: tuple, w_hh: Any, b_hh: Any) -> tuple:

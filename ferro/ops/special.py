@@ -12,6 +12,7 @@ from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
+from ferro.elementwise import elementwise
 from ferro.ops.division import some_tensor
 from ferro.ops.exponential import real_operands
 
@@ -40,19 +41,20 @@ def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return real_unary(ERF, input, out)
 
 
+@elementwise
+def _erf_slope(xp: Any, g: Any, x: Any) -> Any:
+    return g * xp.exp(-(x * x)) * (2 / SQRT_PI)
+
+
 ERF = Op(
     "erf",
     lambda xp, x: xp.erf(x),
     floats=True,
     kind=ELEMENTWISE,
-    x=lambda xp, g, x: xp.once(_erf_slope, g, x, kernel="erf_vjp"),
+    x=_erf_slope,
     weight=8.0,
     samples=unary_samples(-2, 2, 0.0, 6.0, -6.0, INF),
 )
-
-
-def _erf_slope(xp: Any, g: Any, x: Any) -> Any:
-    return g * xp.exp(-(x * x)) * (2 / SQRT_PI)
 
 
 def erfc(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -12,6 +12,7 @@ from ferro.core.inplace import in_place
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, binary_samples, singular, unary_samples
+from ferro.elementwise import elementwise
 from ferro.ops.exponential import real_operands
 
 if TYPE_CHECKING:
@@ -28,21 +29,21 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sin", out, result, input)
 
 
+@elementwise(entry="many", dtypes="f")
+def _sin_slope(xp: Any, g: Any, x: Any) -> Any:
+    return g * xp.cos(x).conj()
+
+
 SIN = Op(
     "sin",
     lambda xp, x: xp.sin(x),
     floats=True,
     kind=ELEMENTWISE,
-    x=lambda xp, g, x: xp.sin_vjp(g, x),
+    x=_sin_slope,
     weight=4.0,
     samples=unary_samples(),
     complex=True,
 )
-
-
-def sin_vjp(g: Tensor, x: Tensor) -> Tensor:
-    """The backward of sin, on Tensors."""
-    return g * cos(x).conj()
 
 
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -51,21 +52,21 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("cos", out, result, input)
 
 
+@elementwise(entry="many", dtypes="f")
+def _cos_slope(xp: Any, g: Any, x: Any) -> Any:
+    return -g * xp.sin(x).conj()
+
+
 COS = Op(
     "cos",
     lambda xp, x: xp.cos(x),
     floats=True,
     kind=ELEMENTWISE,
-    x=lambda xp, g, x: xp.cos_vjp(g, x),
+    x=_cos_slope,
     weight=4.0,
     samples=unary_samples(),
     complex=True,
 )
-
-
-def cos_vjp(g: Tensor, x: Tensor) -> Tensor:
-    """The backward of cos, on Tensors."""
-    return -(g * sin(x).conj())
 
 
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:

@@ -8,6 +8,7 @@ import ferro
 from ferro import cpu
 from ferro.cpu import blocks, losses
 from ferro.cpu.kernels import gather_scatter
+from tests.helpers import of_arrays
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -60,15 +61,15 @@ def test_blocks_of_mixed_layouts_and_shapes():
 
 
 CASES = {
-    "hardswish": (cpu.hardswish, ()),
-    "hardsigmoid": (cpu.hardsigmoid, ()),
-    "hardtanh": (cpu.hardtanh, (-1.0, 0.5)),
-    "leaky_relu": (cpu.leaky_relu, (0.1,)),
-    "leaky_relu with a slope above 1": (cpu.leaky_relu, (3,)),
-    "elu": (cpu.elu, (1.5, 1.1, 0.7)),
-    "hardshrink": (cpu.hardshrink, (0.5,)),
-    "softshrink": (cpu.softshrink, (0.5,)),
-    "logsigmoid": (cpu.logsigmoid, ()),
+    "hardswish": (of_arrays("hardswish"), ()),
+    "hardsigmoid": (of_arrays("hardsigmoid"), ()),
+    "hardtanh": (of_arrays("hardtanh"), (-1.0, 0.5)),
+    "leaky_relu": (of_arrays("leaky_relu"), (0.1,)),
+    "leaky_relu with a slope above 1": (of_arrays("leaky_relu"), (3,)),
+    "elu": (of_arrays("elu"), (1.5, 1.1, 0.7)),
+    "hardshrink": (of_arrays("hardshrink"), (0.5,)),
+    "softshrink": (of_arrays("softshrink"), (0.5,)),
+    "logsigmoid": (of_arrays("logsigmoid"), ()),
     "rsqrt": (cpu.rsqrt, ()),
 }
 

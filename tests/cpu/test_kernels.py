@@ -8,13 +8,13 @@ import pytest
 
 from ferro import cpu
 from ferro.cpu import pooling
-from ferro.cpu.kernels import activations, common, conv, norm
+from ferro.cpu.kernels import common, conv, norm
 from ferro.cpu.kernels.prepare import KINDS, compile_all, signatures
 from ferro.native import loader, registry, threads
 from ferro.native.kernel import tag_of
 from ferro.native.readiness import get
 from tests.configuration import with_kernels
-from tests.helpers import run_python
+from tests.helpers import of_arrays, run_python
 
 FLOATS = [np.float32, np.float64]
 TOLERANCE = {np.float32: 2e-6, np.float64: 1e-13}
@@ -44,8 +44,7 @@ def spread(x):
 def by_numpy(monkeypatch, call, *inputs):
     """The result of the formulas that answer for small arrays."""
     with monkeypatch.context() as patched:
-        for module in (common, conv):
-            patched.setattr(module, "SMALL", 1 << 62)
+        patched.setattr(common, "SMALL", 1 << 62)
         return flattened(call(*inputs))
 
 
@@ -186,88 +185,17 @@ def test_functions_of_infinities_in_float64():
         np.testing.assert_array_equal(applied(function, x), expected.get(name, [1, -1, np.nan, 1, -1]))
 
 
-# --- activations -----------------------------------------------------------------------------------------------------
-
-ACTIVATIONS = {
-    "sigmoid": (activations.sigmoid, lambda g, x: activations.sigmoid_vjp(g, activations.sigmoid(x)), "sigmoid", {}),
-    "gelu": (
-        lambda x: activations.gelu(x, "none"),
-        lambda g, x: activations.gelu_vjp(g, x, "none"),
-        "gelu",
-        {},
-    ),
-    "gelu_tanh": (
-        lambda x: activations.gelu(x, "tanh"),
-        lambda g, x: activations.gelu_vjp(g, x, "tanh"),
-        "gelu",
-        {"approximate": "tanh"},
-    ),
-    "silu": (activations.silu, activations.silu_vjp, "silu", {}),
-    "mish": (activations.mish, activations.mish_vjp, "mish", {}),
-    "softplus": (
-        lambda x: activations.softplus(x, 1.5, 20),
-        lambda g, x: activations.softplus_vjp(g, x, 1.5, 20),
-        "softplus",
-        {"beta": 1.5},
-    ),
-}
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations(name, dtype, torch, rng, monkeypatch):
-    function, vjp, torch_name, keywords = ACTIVATIONS[name]
-    x, g = numbers(rng, (397, 701), dtype, 4), numbers(rng, (397, 701), dtype)
-    (t,) = tensors(torch, x)
-    out = getattr(torch.nn.functional, torch_name)(t, **keywords)
-    check(monkeypatch, function, [x], [out.detach().numpy()], dtype)
-    check(monkeypatch, vjp, [g, x], gradients(torch, out, [t], g), dtype, 2)
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_erf(dtype, rng, monkeypatch):
-    scipy = pytest.importorskip("scipy.special")
-    x = numbers(rng, (333, 501), dtype, 2)
-    check(monkeypatch, activations.erf, [x], [scipy.erf(x.astype(np.float64))], dtype)
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activations_of_special_values_are_those_of_the_formula(name, monkeypatch):
-    function, vjp, _, _ = ACTIVATIONS[name]
-    special = [np.inf, -np.inf, np.nan, 0, -0.0, 1e-40, 30, -30, 87, -87, 100, -100, 1e4, -1e4]
-    for dtype in FLOATS:
-        x = np.resize(np.array(special, dtype), 5000)
-        g = np.ones_like(x)
-        for call, inputs in ((function, (x,)), (vjp, (g, x))):
-            (expected,) = by_numpy(monkeypatch, call, *inputs)
-            result = call(*inputs)
-            finite = x[np.isfinite(x)].size and np.isfinite(x)
-            np.testing.assert_allclose(result[finite], expected[finite], rtol=1e-5, atol=1e-30)
-            if call is function:
-                np.testing.assert_array_equal(result[:3], expected[:3])
+# --- elementwise functions -------------------------------------------------------------------------------------------
 
 
 @with_kernels
 def test_pointwise_results_keep_the_memory_layout(rng):
     x = numbers(rng, (40, 30, 20), np.float32)
     for view in (x, x.transpose(2, 0, 1), x.swapaxes(0, 1), x[:, ::2], x[::-1], np.broadcast_to(x[:1], x.shape)):
-        out = activations.silu(view)
-        np.testing.assert_array_equal(out, activations.silu(np.ascontiguousarray(view)))
+        out = of_arrays("silu")(view)
+        np.testing.assert_array_equal(out, of_arrays("silu")(np.ascontiguousarray(view)))
         assert out.flags.owndata
         assert out.strides == np.empty_like(view).strides
-
-
-@pytest.mark.parametrize("name", ACTIVATIONS)
-def test_sixteen_bit_floats_are_computed_in_float32(name, rng):
-    ml_dtypes = pytest.importorskip("ml_dtypes")
-    function, vjp, _, _ = ACTIVATIONS[name]
-    for dtype in (np.float16, ml_dtypes.bfloat16):
-        for size in (50, 5000):
-            x, g = numbers(rng, size, dtype), numbers(rng, size, dtype)
-            result = function(x)
-            assert result.dtype == dtype
-            np.testing.assert_array_equal(result, function(x.astype(np.float32)).astype(dtype))
-            assert vjp(g, x).dtype == dtype
 
 
 # --- softmax ---------------------------------------------------------------------------------------------------------
@@ -575,9 +503,11 @@ import sys
 import numpy as np
 from ferro import cpu
 from ferro.cpu import pooling
-from ferro.cpu.kernels import activations, conv, norm
+from ferro import functional as F
+from ferro import tensor
+from ferro.cpu.kernels import conv, norm
 x = np.linspace(0, 1, 4000, dtype=np.float32).reshape(40, 100)
-activations.silu_vjp(x, activations.silu(x))
+F.silu(tensor(x, requires_grad=True)).sum().backward()
 cpu.softmax_vjp(x, cpu.softmax(x, 1), 1)
 losses, norms = cpu.row_losses(x, np.arange(40), None, -100, 0.1)
 cpu.row_losses_vjp(losses, x, np.arange(40), norms, None, -100, 0.1)
@@ -593,6 +523,8 @@ print("numba" in sys.modules)
 def test_every_kernel_of_the_table_exists_and_every_kernel_is_in_the_table():
     numba = pytest.importorskip("numba")
     for module in registry.modules():
+        if module.startswith("=") or module == "ferro.cpu.kernels.jit_elementwise":
+            continue  # the text of a printed kernel; tests/cpu/test_elementwise.py has them all
         found = import_module(module)
         public = {
             name

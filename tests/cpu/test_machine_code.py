@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from ferro.cpu import pooling
-from ferro.cpu.kernels import WIDE, activations, prepare
+from ferro.cpu.kernels import WIDE, prepare
 from ferro.cpu.kernels.entries import FILES
 from ferro.cpu.kernels.prepare import signatures
+from ferro.elementwise import DECLARED
 from ferro.native import (
     compiler_process,
     disk_cache,
@@ -24,11 +25,11 @@ from ferro.native import (
     readiness,
     registry,
 )
-from ferro.native.entries import EntryFile
+from ferro.native.entries import EntryFile, fallback
 from ferro.native.kernel import Kernel, describe, tag_of
 from ferro.native.readiness import get
 from tests.configuration import with_machine_code
-from tests.helpers import ROOT, run_python
+from tests.helpers import ROOT, of_arrays, run_python
 
 native = with_machine_code
 
@@ -52,7 +53,7 @@ def test_tags_begin_with_the_dtype():
 
 def test_every_kernel_is_called_in_the_dry_run_for_both_precisions():
     found = signatures()
-    for name in registry._module_of:
+    for name in (*registry._module_of, *DECLARED):
         if name in WIDE and not isa.has_avx512():
             assert name not in found, name
             continue
@@ -68,8 +69,8 @@ def test_every_kernel_is_called_in_the_dry_run_for_both_precisions():
 
 @pytest.fixture
 def run():
-    """The kernel relu_vjp for float32 as it is loaded from disk."""
-    kernel = get("relu_vjp")
+    """The kernel relu_slope for float32 as it is loaded from disk."""
+    kernel = get("relu_slope")
     x = np.ones(2, np.float32)
     kernel(x, x, x.copy())
     (found,) = [each for each in kernel.runs if each(x, x, x.copy()) is None]
@@ -194,7 +195,7 @@ def test_the_first_folder_that_can_be_written_to_is_taken(tmp_path, monkeypatch)
 
 @native
 def test_damaged_code_is_made_again(folder):
-    kernel = Kernel("cube", ("ferro.cpu.kernels.jit_pointwise",), get("cube").compiler, readiness.wait_for)
+    kernel = Kernel("cube", get("cube").sources, get("cube").compiler, readiness.wait_for)
     x = np.arange(4, dtype=np.float32)
     kernel(x, x.copy())
     (path,) = folder.iterdir()
@@ -205,7 +206,7 @@ def test_damaged_code_is_made_again(folder):
             path.mkdir()
         else:
             path.write_bytes(bad)
-        again = Kernel("cube", ("ferro.cpu.kernels.jit_pointwise",), get("cube").compiler, readiness.wait_for)
+        again = Kernel("cube", get("cube").sources, get("cube").compiler, readiness.wait_for)
         out = np.empty_like(x)
         again(x, out)
         np.testing.assert_array_equal(out, x**3)
@@ -215,7 +216,7 @@ def test_damaged_code_is_made_again(folder):
 
 @native
 def test_code_that_refers_to_what_is_not_there_is_left_to_numba():
-    kernel = Kernel("cube", ("ferro.cpu.kernels.jit_pointwise",), get("cube").compiler, readiness.wait_for)
+    kernel = Kernel("cube", get("cube").sources, get("cube").compiler, readiness.wait_for)
     kernel.add("f4-0", loader.pack(b"\xc3" * 16, {"": 0}, ["no_such_function"], [(8, 0, 0)]))
     assert kernel.runs == (kernel.compiler(),)
 
@@ -223,16 +224,18 @@ def test_code_that_refers_to_what_is_not_there_is_left_to_numba():
 @native
 def test_kernels_on_disk_are_loaded_without_numba():
     x = np.linspace(-3, 3, 1 << 14, dtype=np.float32)
-    activations.silu(x)  # (what is not on disk is compiled here)
+    fallback(of_arrays("silu"))(x)  # (what is not on disk is compiled here)
     pooling.max_pool(x.reshape(4, 1, 64, 64), (2, 2), (32, 32), (2, 2), (0, 0), (1, 1))
     code = """
 import sys
 import numpy as np
 from ferro.cpu import pooling
-from ferro.cpu.kernels import activations
+from ferro.cpu.elementwise import function_of
+from ferro.elementwise import DECLARED
+from ferro.native.entries import fallback
 from ferro.native.readiness import get
 x = np.linspace(-3, 3, 1 << 14, dtype=np.float32)
-print(activations.silu(x)[-1] > 2.8)
+print(fallback(function_of(DECLARED["silu"]))(x)[-1] > 2.8)
 pooling.max_pool(x.reshape(4, 1, 64, 64), (2, 2), (32, 32), (2, 2), (0, 0), (1, 1))
 print(len(get("silu").runs), len(get("max_pool").runs), "numba" in sys.modules)
 """
@@ -245,14 +248,17 @@ print(len(get("silu").runs), len(get("max_pool").runs), "numba" in sys.modules)
 SILU = """
 import os, sys
 import numpy as np
-from ferro.cpu.kernels import activations
+from ferro.cpu.elementwise import function_of
+from ferro.elementwise import DECLARED
 from ferro.native import readiness
+from ferro.native.entries import fallback
 from ferro.native.readiness import get
 x = np.linspace(-3, 3, 5000, dtype=np.float32)
-first = activations.silu(x)
+silu = fallback(function_of(DECLARED["silu"]))
+first = silu(x)
 print(len(get("silu").runs), len(readiness._requests))
 readiness.finish()
-second = activations.silu(x)
+second = silu(x)
 print(len(get("silu").runs), "numba" in sys.modules, np.array_equal(first, second))
 if readiness._compiler:
     child = readiness._compiler.process
@@ -296,10 +302,12 @@ def test_kernels_can_be_switched_off():
     code = """
 import sys
 import numpy as np
-from ferro.cpu.kernels import activations, softmax
+from ferro.cpu.elementwise import function_of
+from ferro import cpu
+from ferro.elementwise import DECLARED
 from ferro.native import readiness
 x = np.linspace(-3, 3, 10000, dtype=np.float32)
-activations.silu(x), softmax.softmax(x.reshape(100, 100), 1)
+function_of(DECLARED["silu"])(x), cpu.softmax(x.reshape(100, 100), 1)
 print(len(readiness._requests), "numba" in sys.modules, "ferro.native.compiler_process" in sys.modules)
 """
     assert run_python(code, FERRO_KERNELS="off").split() == ["0", "False", "False"]
@@ -405,7 +413,7 @@ def test_a_program_with_python_inside_starts_no_compiler_process(monkeypatch):
 
 def test_a_call_waits_for_its_kernel_if_nothing_else_can_answer(benches):
     made = []
-    kernel = Kernel("cube", ("ferro.cpu.kernels.jit_pointwise",), get("cube").compiler, readiness.wait_for)
+    kernel = Kernel("cube", get("cube").sources, get("cube").compiler, readiness.wait_for)
     waiting = threading.Thread(target=lambda: made.append(readiness.wait_for(kernel, "f4[1] f4[1]")))
     waiting.start()
     while not (benches and benches[0].noted):

@@ -15,7 +15,7 @@ import pytest
 import ferro
 from ferro.core.op import ELEMENTWISE
 from ferro.core.samples import ENTRIES, Arg
-from ferro.ops import activations
+from ferro.ops import activations, clipped_activations, rectifiers
 
 ROOT = Path(__file__).parents[2]
 DTYPES = ["float32", "float64"]
@@ -113,7 +113,11 @@ def test_kernels_agree_with_formulas_at_special_numbers(formulas: Any, dtype: st
 
 
 def test_every_activation_with_a_kernel_is_compared() -> None:
-    declared = {f"nn.functional.{name}" for name in activations.__all__ if not name.endswith("_")}
+    declared = {
+        f"nn.functional.{name}"
+        for name in (*activations.__all__, *clipped_activations.__all__, *rectifiers.__all__)
+        if not name.endswith("_")
+    }
     with_parameters = {"prelu", "rrelu", "threshold", "glu"}  # of other arguments than one tensor
     missing = declared - set(names()) - {f"nn.functional.{name}" for name in with_parameters}
     assert not missing

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from ferro import cpu
-from ferro.cpu.trace import Parameter, Symbol, conjugate, once, trace, trace_any
+from ferro.cpu.trace import once, trace, trace_any
+from ferro.expressions import Parameter, Symbol, conjugate
 
 HALF = 0.5
 X, Y, P = Symbol(), Symbol(), Parameter()
@@ -84,7 +85,7 @@ def test_a_formula_may_decide_by_what_is_known() -> None:
 
 
 def test_steps_know_their_functions() -> None:
-    found = trace(lambda xp, x: xp.once(_helper, x.conj(), kernel="some"), X)
+    found = trace(lambda xp, x: xp.once(_helper, x.conj()), X)
     assert isinstance(found, Symbol)
     assert found.function is once
     assert found.operands[0] is _helper

@@ -15,11 +15,6 @@ from __future__ import annotations
 from ferro.native import registry
 
 _MODULES = {
-    "jit_activations": (
-        "erf erf_vjp exponential sigmoid sigmoid_vjp gelu gelu_vjp gelu_tanh gelu_tanh_vjp silu silu_vjp mish mish_vjp "
-        "softplus softplus_vjp elu elu_vjp logsigmoid logaddexp tanh_vjp sin cos sin_vjp cos_vjp "
-        "bce_logits bce_logits_vjp"
-    ),
     "jit_softmax": "scaled_softmax scaled_softmax_vjp",
     "jit_gather_scatter": (
         "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows count_bins"
@@ -40,11 +35,7 @@ _MODULES = {
         "channel_moments channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "
         "column_sums column_squares column_products column_affine column_norm_vjp batch_norm batch_norm_vjp"
     ),
-    "jit_pointwise": (
-        "relu relu_vjp hardswish hardswish_vjp hardsigmoid hardsigmoid_vjp hardtanh hardtanh_vjp "
-        "leaky_relu leaky_relu_vjp hardshrink softshrink shrink_vjp cube rsqrt addcmul lerp hypot fmod remainder floor_divide "
-        "loss_sum loss_add loss_each loss_vjp"
-    ),
+    "jit_pointwise": "hypot fmod remainder floor_divide loss_sum loss_add loss_each loss_vjp",
     "jit_order": "first_of_rows",
     "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",
     "jit_program": "run_program",

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.entry_table import LAYOUTS, SINGLE, WRITTEN
-from ferro.native import isa, readiness
+from ferro.cpu.kernels.entry_table import LAYOUTS, WRITTEN
+from ferro.elementwise import Elementwise
+from ferro.native import isa, readiness, registry
 from ferro.native.entries import EntryFile
 
 DTYPES = {"f4": np.float32, "f8": np.float64}
@@ -35,13 +36,35 @@ def entry(function: Any, name: str = "") -> Any:
     return function
 
 
+def entry_of(function: Elementwise, behind: Any) -> Any:
+    """The function of Python behind the entries of an elementwise function."""
+    name = function.__name__
+    file = ELEMENTWISE[name] = EntryFile(
+        name, (*registry.sources(f"{name}.rows"), "ferro.native.jit_entries"), partial(_of_elementwise, function)
+    )
+    if file.code is None or (name in readiness.FUSED and not isa.has_fma()):
+        return behind
+    for entry_name in file.code.entries:
+        behind = file.code.function(name, entry_name, behind)
+    return behind
+
+
+def _of_elementwise(function: Elementwise) -> dict[str, Any]:
+    """What is compiled into the entries of an elementwise function, for each dtype."""
+    from ferro.native import jit_entries
+
+    kernel, numbers = registry.compiler(function.__name__), " number" * function.numbers
+    layout = f"{function.entry}{' =' * (function.arrays - 1)}{numbers} -> x +"
+    return {code: jit_entries.make(kernel, layout, np.dtype(code).type) for code in function.dtypes}
+
+
 def _functions(code: str) -> dict[str, Any]:
     """What is compiled into the entries for a dtype, by name."""
     from ferro.native import jit_entries
 
     found: dict[str, Any] = {}
     totals = import_module(f"{_PACKAGE}.jit_total")
-    for module, layouts in [*LAYOUTS.items(), *(SINGLE.items() if code == "f4" else ())]:
+    for module, layouts in LAYOUTS.items():
         kernels = import_module(f"{_PACKAGE}.{module}")
         for names, layout in layouts.items():
             for name in names.split():
@@ -54,3 +77,4 @@ def _functions(code: str) -> dict[str, Any]:
 
 
 FILES = {code: EntryFile(code, _SOURCES, partial(_functions, code)) for code in DTYPES}
+ELEMENTWISE: dict[str, EntryFile] = {}  # by the name of the function

@@ -21,23 +21,8 @@ LAYOUTS = {
         "take_rows": "table index -> taken ?",
         "add_rows": "x index count none false -> counted ?",
     },
-    "jit_activations": {
-        "sigmoid": "many -> x +",
-        "silu mish erf": "x -> x +",
-        "sigmoid_vjp silu_vjp mish_vjp tanh_vjp": "x = -> x +",
-    },
-    "jit_pointwise": {
-        "relu": "x -> x +",
-        "relu_vjp": "x = -> x +",
-    },
 }
 WRITTEN = {  # entries that no layout describes
     "jit_joining": "cat stack",
     "jit_small_conv": "conv conv_input conv_weight",
-}
-SINGLE = {  # of float32 alone
-    "jit_activations": {
-        "exponential sin cos": "many -> x +",
-        "sin_vjp cos_vjp": "many = -> x +",
-    },
 }

@@ -1,7 +1,7 @@
 """Functions of one number that kernels call: exp, tanh, erf and what is made of them, sine and cosine.
 
 The polynomials are minimax fits of our own (Remez exchange, 40 digits). Largest errors in units in the last place:
-exp 1.0, tanh 1.4, erf 1.3, log1p 1.7, sigmoid 1.9, sine and cosine 2.
+exp 1.0, tanh 1.4, erf 1.3, log1p 1.9, expm1 1.5, sigmoid 1.9, sine and cosine 2.
 
 Note [Functions without branches].  Vectors of numbers have no branches: both sides are computed, and one is chosen. So
 each function is one formula where possible, and exceptions (nan, infinities, results below the normal numbers) are
@@ -11,82 +11,14 @@ choices at its end. Adding 1.5 · 2²³ rounds a float32 to a whole number, whic
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
+from ferro.cpu.kernels.jit_bits import bits32, bits64, float32_of, float64_of, muladd
 from ferro.native.jit import by_precision, device
 
 f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
 _WHOLE = f32(12582912)  # see Note [Functions without branches]
-
-# --- bits ------------------------------------------------------------------------------------------------------------
-
-
-def _reinterpret(source: Any, target: Any, ir_target: Any) -> Any:
-    """The bits of a `source` read as a `target`. A scalar's view() fails inside loops that are vectorised."""
-
-    @intrinsic
-    def convert(_context, x):  # Numba compares the names of the arguments
-        def generate(_codegen, builder, _signature, args):
-            return builder.bitcast(args[0], ir_target)
-
-        return target(source), generate
-
-    return convert
-
-
-bits32 = _reinterpret(types.float32, types.int32, ir.IntType(32))
-bits64 = _reinterpret(types.float64, types.int64, ir.IntType(64))
-float32_of = _reinterpret(types.int32, types.float32, ir.FloatType())
-float64_of = _reinterpret(types.int64, types.float64, ir.DoubleType())
-
-
-@intrinsic
-def _muladd(_context, a, b, c):
-    """a b + c of one precision, in one instruction where there is one: also where LLVM has a choice, or needs a b again."""
-
-    def generate(_codegen, builder, _signature, args):
-        kind = args[0].type
-        function = ir.FunctionType(kind, [kind] * 3)
-        name = f"llvm.fmuladd.f{a.bitwidth}"
-        return builder.call(cgutils.get_or_insert_function(builder.module, function, name), args)
-
-    return a(a, b, c), generate
-
-
-muladd: Any = _muladd  # (typed: a call gives an argument less than the definition takes)
-
-
-@device
-def _rank32(x):
-    b = bits32(x)
-    return i32(b ^ ((b >> i32(31)) & i32(0x7FFFFFFF)))  # Numba makes int64 of operations on int32
-
-
-@device
-def _rank64(x):
-    b = bits64(x)
-    return b ^ ((b >> i64(63)) & i64(0x7FFFFFFFFFFFFFFF))
-
-
-@device
-def _unrank32(b):
-    return float32_of(i32(b ^ ((b >> i32(31)) & i32(0x7FFFFFFF))))
-
-
-@device
-def _unrank64(b):
-    return float64_of(b ^ ((b >> i64(63)) & i64(0x7FFFFFFFFFFFFFFF)))
-
-
-rank = by_precision(_rank32, _rank64)  # integers in the order of the floats, NaN beyond the infinity of its sign
-unrank = by_precision(_unrank32, _unrank64)
-
 
 # --- functions of one number -----------------------------------------------------------------------------------------
 
@@ -319,10 +251,8 @@ def _gelu_slope64(x):
 
 
 @device
-def _log1p32(x):
-    # for 0 <= x <= 1: log(1 + x) = log(2) e + log(1 + z) with |z| small and exact
-    above = x > f32(0.41421356)
-    z = (x - f32(1)) * f32(0.5) if above else x
+def _log_near_1(z):
+    """log(1 + z) - z of a float32 from -0.3 to 0.42."""
     p = f32(0.0674663756)
     p = p * z + f32(-0.116756507)
     p = p * z + f32(0.118881629)
@@ -332,14 +262,12 @@ def _log1p32(x):
     p = p * z + f32(0.200021186)
     p = p * z + f32(-0.250000096)
     p = p * z + f32(0.333333126)
-    y = z + z * z * (z * p - f32(0.5))
-    return y + f32(0.6931471805599453) if above else y
+    return z * z * (z * p - f32(0.5))
 
 
 @device
-def _log1p64(x):
-    # log(1 + x) = 2 artanh(s)
-    s = x / (f64(2) + x)
+def _artanh(s):
+    """2 (artanh s - s) of a float64 up to 1/3."""
     z = s * s
     p = f64(0.17018585202268174)
     p = p * z + f64(0.08340096245074008)
@@ -351,7 +279,55 @@ def _log1p64(x):
     p = p * z + f64(0.28571428547853833)
     p = p * z + f64(0.40000000000157243)
     p = p * z + f64(0.6666666666666631)
-    return f64(2) * s + s * z * p
+    return s * z * p
+
+
+@device
+def _log1p_unit32(x):
+    # for 0 <= x <= 1: log(1 + x) = log(2) e + log(1 + z) with |z| small and exact
+    above = x > f32(0.41421356)
+    z = (x - f32(1)) * f32(0.5) if above else x
+    y = z + _log_near_1(z)
+    return y + f32(0.6931471805599453) if above else y
+
+
+@device
+def _log1p_unit64(x):
+    s = x / (f64(2) + x)
+    return f64(2) * s + _artanh(s)
+
+
+@device
+def _log1p32(x):
+    # 1 + x = 2ᵏ (1 + z) with |z| small, and what is lost of x in 1 + x: log(1 + x) = k log 2 + log(1 + z)
+    w = f32(1) + x
+    k = i32(i32(bits32(w) - i32(0x3F3504F3)) >> i32(23))
+    m = float32_of(i32(bits32(w) - i32(k << i32(23))))
+    lost = x - (w - f32(1)) if x < f32(1) else f32(1) - (w - x)
+    lost = lost * float32_of(i32(i32(i32(127) - k) << i32(23))) if k < i32(25) else f32(0)
+    z = (m - f32(1)) + lost
+    e = f32(k)
+    y = z + (_log_near_1(z) - e * f32(2.12194440e-4)) + e * f32(0.693359375)
+    y = y if x < f32(np.inf) else x  # (nan too)
+    bad = f32(-np.inf) if x == f32(-1) else f32(np.nan)
+    return bad if x <= f32(-1) else y
+
+
+@device
+def _log1p64(x):
+    # likewise; log(1 + z) = 2 artanh(s)
+    w = f64(1) + x
+    k = (bits64(w) - i64(0x3FE6A09E667F3BCD)) >> i64(52)
+    m = float64_of(bits64(w) - (k << i64(52)))
+    lost = x - (w - f64(1)) if x < f64(1) else f64(1) - (w - x)
+    lost = lost * float64_of((i64(1023) - k) << i64(52)) if k < i64(55) else f64(0)
+    t = (m - f64(1)) + lost
+    s = t / (f64(2) + t)
+    e = f64(k)
+    y = f64(2) * s + (_artanh(s) + e * f64(1.90821492927058770e-10)) + e * f64(6.93147180369123816490e-01)
+    y = y if x < f64(np.inf) else x
+    bad = f64(-np.inf) if x == f64(-1) else f64(np.nan)
+    return bad if x <= f64(-1) else y
 
 
 @device
@@ -401,8 +377,8 @@ def _silu_slope64(x):
 
 @device
 def _expm1_32(x):
-    # for x <= 0: 2^n (e^r - 1) + (2^n - 1)
-    c = max(x, f32(-20))
+    # 2ⁿ (eʳ - 1) + (2ⁿ - 1), both halved, for 2ⁿ alone may leave the range
+    c = min(max(x, f32(-20)), f32(89))
     n = np.floor(c * f32(1.4426950408889634) + f32(0.5))
     r = c - n * f32(0.693359375)
     r = r + n * f32(2.12194440e-4)
@@ -411,9 +387,9 @@ def _expm1_32(x):
     p = p * r + f32(0.0416684562)
     p = p * r + f32(0.166665148)
     p = p * r + f32(0.499999931)
-    power = float32_of(i32((i32(n) + i32(127)) << i32(23)))
-    y = power * (p * (r * r) + r) + (power - f32(1))
-    return x if math.isnan(x) else y
+    half = float32_of(i32((i32(n) + i32(126)) << i32(23)))
+    y = half * (p * (r * r) + r) + (half - f32(0.5))
+    return x if math.isnan(x) else y + y
 
 
 @device
@@ -463,5 +439,6 @@ gelu_slope = by_precision(_gelu_slope32, _gelu_slope64)
 sigmoid_ = by_precision(_sigmoid32, _sigmoid64)
 silu_ = by_precision(_silu32, _silu64)
 silu_slope = by_precision(_silu_slope32, _silu_slope64)
-log1p = by_precision(_log1p32, _log1p64)  # of numbers between 0 and 1
-expm1 = by_precision(_expm1_32, _expm1_64)  # of numbers up to 0
+log1p = by_precision(_log1p32, _log1p64)
+log1p_unit = by_precision(_log1p_unit32, _log1p_unit64)  # of numbers between 0 and 1
+expm1 = by_precision(_expm1_32, _expm1_64)

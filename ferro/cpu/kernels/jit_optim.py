@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ferro.cpu.kernels.jit_math import muladd
+from ferro.cpu.kernels.jit_bits import muladd
 from ferro.native.jit import kernel
 
 

@@ -20,7 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from ferro.cpu.box_muller import COSINE, LOG, LOG_2, OCTANTS, QUARTER, ROOT_HALF, SINE, TWO_PI
-from ferro.cpu.kernels.jit_math import bits32, float32_of
+from ferro.cpu.kernels.jit_bits import bits32, float32_of
 from ferro.cpu.kernels.rejection import binomial, gamma, poisson, products, tail, transformed, waiting
 from ferro.native.jit import device, kernel, whole_registers
 

@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_math import rank, unrank
+from ferro.cpu.kernels.jit_bits import rank, unrank
 from ferro.cpu.kernels.jit_rows import squares_from, total_from
 from ferro.cpu.kernels.limits import TILE
 from ferro.native.jit import device, kernel, reduction

@@ -19,8 +19,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+from ferro.cpu.kernels.jit_bits import rank, unrank
 from ferro.cpu.kernels.jit_blocks import prefetch
-from ferro.cpu.kernels.jit_math import rank, unrank
 from ferro.native.jit import device, reduction
 
 SIDE = 4  # rows side by side

@@ -9,7 +9,8 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_math import bits64, exp, float64_of, log1p
+from ferro.cpu.kernels.jit_bits import bits64, float64_of
+from ferro.cpu.kernels.jit_math import exp, log1p_unit
 from ferro.native.jit import device, kernel, whole_registers
 
 f64, i64 = np.float64, np.int64
@@ -173,7 +174,7 @@ def _log_from_one(s, like):
     b = bits64(s)
     T = type(like)
     z = float64_of((b & i64(0x000FFFFFFFFFFFFF)) | i64(0x3FF0000000000000)) - f64(1)
-    y = T((b >> i64(52)) - i64(1023)) * T(0.6931471805599453) + log1p(T(z))
+    y = T((b >> i64(52)) - i64(1023)) * T(0.6931471805599453) + log1p_unit(T(z))
     return T(s) if math.isnan(s) else y
 
 

@@ -10,13 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.elementwise import function_of
 from ferro.cpu.kernels import warm
-from ferro.cpu.kernels.entries import FILES
+from ferro.cpu.kernels.entries import ELEMENTWISE, FILES
+from ferro.elementwise import DECLARED
 from ferro.native import disk_cache, fingerprint, packaged, readiness, recorder, registry, threads
 from ferro.native.entries import NAME
 from ferro.native.kernel import Kernel, describe, tag_of
 from ferro.native.readiness import get
 
+for function in DECLARED.values():  # so that their entries are known
+    function_of(function)
 KINDS = ("f4-", "f8-", "any-")  # how the tags of all kernels begin
 
 
@@ -67,7 +71,9 @@ def compile_all(wanted: str, from_end: bool = False) -> Iterator[None]:
     A second process takes them from the end; what the other one has made it does not make again.
     """
     tasks: list[Callable[[], Any]] = [partial(compile_for, name, wanted) for name in signatures()]
-    files = [file for code, file in FILES.items() if code.partition(".")[0] == wanted.rstrip("-")]
+    kind = wanted.rstrip("-")
+    files = [file for code, file in FILES.items() if code.partition(".")[0] == kind]
+    files += ELEMENTWISE.values() if kind == "any" else ()
     tasks += [file.make_missing for file in (*files, recorder.FILE)]
     for task in reversed(tasks) if from_end else tasks:
         task()
@@ -81,7 +87,7 @@ def all_sources() -> dict[tuple[str, str], tuple[str, ...]]:
     found = {
         (name, tag_of(signature)): registry.sources(name) for name, some in signatures().items() for signature in some
     }
-    found |= {(NAME, file.tag): file.sources for file in (*FILES.values(), recorder.FILE)}
+    found |= {(NAME, file.tag): file.sources for file in (*FILES.values(), *ELEMENTWISE.values(), recorder.FILE)}
     return found | {(readiness.ALL, kind): registry.modules() for kind in KINDS}
 
 

@@ -6,7 +6,6 @@ import numpy as np
 
 from ferro.cpu.array_function import DECLARED
 from ferro.cpu.kernels import (
-    activations,
     attention,
     broadcast,
     conv,
@@ -27,6 +26,7 @@ from ferro.cpu.kernels import (
     winograd,
 )
 from ferro.cpu.kernels.common import pointwise, share_rows
+from ferro.elementwise import DECLARED as ELEMENTWISE
 from ferro.native.readiness import get
 from ferro.native.work_queue import HALT, SIZE
 from ferro.native.workers import run_parts, run_rows
@@ -40,7 +40,7 @@ def call_all() -> None:
         x = np.linspace(0, 1, 64 * 64, dtype=dtype).reshape(64, 64)
         _call_strided_copy(x)
         _call_products(x)
-        _call_activations(x)
+        _call_elementwise(x)
         _call_rows(x)
         _call_channels(x)
         _call_images(x.reshape(4, 4, 16, 16))
@@ -91,40 +91,10 @@ def _call_products(x: np.ndarray) -> None:
         triangle.solve(x, x.copy(), False, False)
 
 
-def _call_activations(x: np.ndarray) -> None:
-    activations.erf(x)
-    activations.sigmoid_vjp(x, activations.sigmoid(x))
-    for approximate in ("none", "tanh"):
-        activations.gelu(x, approximate)
-        activations.gelu_vjp(x, x, approximate)
-    activations.silu(x)
-    activations.silu_vjp(x, x)
-    activations.mish(x)
-    activations.mish_vjp(x, x)
-    activations.softplus(x, 1.0, 20.0)
-    activations.softplus_vjp(x, x, 1.0, 20.0)
-    for name in ("hardswish", "hardsigmoid", "logsigmoid", "cube", "rsqrt", "exponential", "relu"):
-        pointwise(name, x)
-    for name in ("relu_vjp", "hardswish_vjp", "hardsigmoid_vjp", "logaddexp", "tanh_vjp", "bce_logits", "erf_vjp"):
-        pointwise(name, x, x)
-    pointwise("bce_logits_vjp", x, x, x)
-    if x.dtype == np.float32:
-        for name, count in (("sin", 1), ("cos", 1), ("sin_vjp", 2), ("cos_vjp", 2)):
-            pointwise(name, *[x] * count)
-    for name, count, numbers in (
-        ("hardtanh", 1, 2),
-        ("hardtanh_vjp", 2, 2),
-        ("leaky_relu", 1, 1),
-        ("leaky_relu_vjp", 2, 1),
-        ("hardshrink", 1, 1),
-        ("softshrink", 1, 1),
-        ("shrink_vjp", 2, 1),
-        ("lerp", 2, 1),
-        ("addcmul", 3, 1),
-        ("elu", 1, 3),
-        ("elu_vjp", 2, 3),
-    ):
-        pointwise(name, *[x] * count, parameters=(0.5,) * numbers)
+def _call_elementwise(x: np.ndarray) -> None:
+    for function in ELEMENTWISE.values():
+        if x.dtype.char in function.dtypes:
+            pointwise(function.__name__, *[x] * function.arrays, parameters=(0.5,) * function.numbers)
     y = x.reshape(-1)
     pointwise("hypot", x, x)
     for name in ("fmod", "remainder", "floor_divide"):

@@ -1,0 +1,86 @@
+"""Elementwise functions of NumPy arrays: what answers, an entry in machine code, the loop printed from the formula, or NumPy.
+
+Note [16 bits].  ufuncs compute float16 and bfloat16 arrays in float32 inside and round once. Functions of several steps are
+computed in float32 as a whole, so that they too round once. A Python float would make a bfloat16 array float32: `typed` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.blocks import HALF, by_blocks, rounded_once
+from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.elementwise import over
+from ferro.cpu.kernels.entries import entry_of
+from ferro.cpu.kernels.loops import text_of
+from ferro.elementwise import DECLARED, Elementwise
+from ferro.elementwise import elementwise as declare
+from ferro.native import registry
+
+__all__ = ["elementwise"]
+
+_made: dict[Elementwise, Callable] = {}
+registry.declare_printed("ferro.cpu.kernels.jit_elementwise", DECLARED, text_of)
+
+
+def elementwise(function: Elementwise, *values: Any) -> Any:
+    """An elementwise function of arrays and numbers."""
+    return function_of(function)(*values)
+
+
+def function_of(function: Elementwise, numpy: Callable | None = None) -> Callable:
+    """The function of (arrays..., numbers...); `numpy` computes it for small arrays where the formula's steps take longer."""
+    found = _made.get(function)
+    return _make(function, numpy) if found is None else found
+
+
+def primitive(name: str, numpy: Callable, *, entry: str = "", dtypes: str = "fd") -> Callable:
+    """The function of that name that formulas know of `xp`, of which cpu/kernels/loops.py knows a function of one number, and
+    NumPy this equivalent.
+    """
+    return _make(declare(lambda xp, x: getattr(xp, name)(x), name=name, entry=entry, dtypes=dtypes), numpy)
+
+
+def _make(function: Elementwise, numpy: Callable | None) -> Callable:
+    name, dtypes = function.__name__, frozenset(map(np.dtype, function.dtypes))
+
+    def first(*args: Any) -> Any:
+        near[0] = _in_steps(function)
+        return near[0](*args)
+
+    near: list[Callable] = [numpy or first]  # what small arrays are computed by
+
+    def answer(x: Any, *rest: Any) -> Any:
+        if x.size < SMALL and x.dtype not in HALF:
+            return near[0](x, *rest)
+        return rounded(x, *rest) if x.dtype in HALF else large(x, *rest)
+
+    def of_ufunc(x: Any, *rest: Any) -> Any:  # (which knows 16 bits)
+        return large(x, *rest) if x.size >= SMALL else numpy(x, *rest)  # type: ignore[misc]
+
+    def large(*args: Any) -> Any:
+        x = args[0]
+        if x.dtype in dtypes and has_kernel(x, name):
+            arrays, numbers = args[: function.arrays], args[function.arrays :]
+            if all(type(a) is np.ndarray and a.shape == x.shape and a.dtype is x.dtype for a in arrays):
+                return over(name, *arrays, parameters=tuple(map(float, numbers)))
+        return by_blocks(lambda *some: near[0](*some), *args)
+
+    rounded = rounded_once(answer)
+    answer = of_ufunc if isinstance(numpy, np.ufunc) else answer
+    answer.__name__ = answer.__qualname__ = name
+    answer.__doc__ = function.formula.__doc__
+    made = _made[function] = entry_of(function, answer) if function.entry else answer
+    return made
+
+
+def _in_steps(function: Elementwise) -> Callable:
+    """The formula, its steps written out with the functions of this backend if they can be."""
+    from ferro import cpu
+    from ferro.cpu import bound
+
+    return bound.of(function) or partial(function.formula, cpu)

@@ -1,0 +1,177 @@
+"""Elementwise functions printed as loops: the text that Numba compiles, made from a formula's expression.
+
+A formula is traced with a vocabulary that only names functions (`Names`), and each step of its expression becomes a line:
+steps of numbers alone in front of the loop, in float64; the others inside, in the dtype of the arrays. The functions of one
+number that a loop calls are those of jit_math.py (`SCALARS`). Sine and cosine are right there only up to some size:
+elements beyond are computed once more, one by one, see `_with_repair`.
+"""
+
+from __future__ import annotations
+
+import operator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ferro.elementwise import Elementwise
+from ferro.expressions import Symbol, conjugate, trace_names
+
+# By the name of the array function: that of the function of one number in jit_math.py.
+SCALARS = {
+    "erf": "erf_",
+    "exp": "exp",
+    "expm1": "expm1",
+    "gelu": "gelu_",
+    "gelu_slope": "gelu_slope",
+    "log1p": "log1p",
+    "sigmoid": "sigmoid_",
+    "sqrt": "np.sqrt",
+    "tanh": "tanh",
+}
+CIRCULAR = {
+    "sin": ("sine", "exact_sine"),
+    "cos": ("cosine", "exact_cosine"),
+}  # up to some size; of all numbers, one by one
+_OPERATORS: dict[Any, str] = {
+    operator.add: "{} + {}",
+    operator.sub: "{} - {}",
+    operator.mul: "{} * {}",
+    operator.truediv: "{} / {}",
+    operator.neg: "-{}",
+    operator.abs: "abs({})",
+    "abs": "abs({})",
+    operator.and_: "{} & {}",
+    operator.or_: "{} | {}",
+    operator.invert: "not {}",
+    operator.eq: "{} == {}",
+    operator.ne: "{} != {}",
+    operator.lt: "{} < {}",
+    operator.le: "{} <= {}",
+    operator.gt: "{} > {}",
+    operator.ge: "{} >= {}",
+}
+_TRUTHS = frozenset(
+    (operator.and_, operator.or_, operator.invert)
+    + (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+)
+_FLOAT = np.dtype(np.float32)  # (a formula may ask whether numbers are complex)
+_NUMBER, _TRUTH, _ELEMENT = "number", "truth", "element"
+
+
+@cache
+def text_of(function: Elementwise) -> str:
+    """The loop over the elements of arrays: ``loop(arrays..., numbers..., out)``."""
+    arrays = [Symbol(dtype=_FLOAT) for _ in range(function.arrays)]
+    numbers = [Symbol() for _ in range(function.numbers)]
+    found = trace_names(function.formula, *arrays, *numbers)
+    if found is None:
+        raise TypeError(
+            f"{function!r}: its formula decides by the elements, or does what no loop can; see expressions.py"
+        )
+    lines = _Lines(arrays, numbers)
+    result = lines.name(found)
+    given = [f"a{k}" for k in range(len(arrays))]
+    head = [f"def loop({', '.join([*given, *[f'p{k}' for k in range(len(numbers))], 'out'])}):"]
+    if lines.calls:
+        head.append("    whole_registers()")
+    head += ["    T = out.dtype.type", *[f"    {line}" for line in lines.before]]
+    if lines.angles:
+        return "\n".join([*head, *_with_repair(given, lines, result)]) + "\n"
+    inside = [f"        {line}" for line in (*lines.inside, f"out[i] = {result}")]
+    return "\n".join([*head, "    for i in range(out.size):", *inside]) + "\n"
+
+
+def _with_repair(arrays: list[str], lines: _Lines, result: str) -> list[str]:
+    """The loop in blocks: of each the largest angle is noted, and where that is too large the block is gone through again,
+    while it is in the cache.
+    """
+    cut = [f"{a}_, " for a in arrays]
+    exact = [lines.exact.get(line, line) for line in lines.inside]
+    largest = [f"largest = max(largest, size_of({angle}))" for angle in lines.angles]
+    beyond = " | ".join([f"(size_of({angle}) > FAR)" for angle in lines.angles])
+
+    def block(some: list[str]) -> list[str]:
+        inner = [line.replace("[i]", "_[i]") if line.startswith("x") else line for line in some]
+        return [f"            {line}" for line in inner]
+
+    return [
+        "    for start in range(0, out.size, BLOCK):",
+        f"        {''.join(cut)}out_ = {', '.join([f'{a}[start : start + BLOCK]' for a in (*arrays, 'out')])}",
+        "        largest = i32(0)",
+        "        for i in range(out_.size):",
+        *block([*lines.inside, *largest, f"out_[i] = {result}"]),
+        "        if largest > FAR:",
+        "            for i in range(out_.size):",
+        *[f"    {line}" for line in block([*exact, f"if {beyond}:", f"    out_[i] = {result}"])],
+    ]
+
+
+class _Lines:
+    """Steps of an expression as lines."""
+
+    def __init__(self, arrays: list[Symbol], numbers: list[Symbol]) -> None:
+        self.before: list[str] = []  # of numbers, in front of the loop
+        self.inside = [f"x{k} = a{k}[i]" for k in range(len(arrays))]
+        self.calls = False  # whether there is a function that computes much for each number
+        self.angles: list[str] = []  # of which there are sines and cosines
+        self.exact: dict[str, str] = {}  # by a line with one of these, the line that is right for all angles
+        self._known: dict[Symbol, tuple[str, str]] = {x: (f"x{k}", _ELEMENT) for k, x in enumerate(arrays)}
+        self._known |= {x: (f"p{k}", _NUMBER) for k, x in enumerate(numbers)}
+
+    def name(self, value: Any) -> str:
+        """What an element of a value is called inside the loop."""
+        name, kind = self._step(value)
+        return f"T({name})" if kind is _NUMBER else name
+
+    def _step(self, value: Any) -> tuple[str, str]:
+        if type(value) in (int, float):
+            return repr(float(value)), _NUMBER
+        if not isinstance(value, Symbol):
+            raise TypeError(f"{value!r} is no number")
+        if value.function is conjugate:  # real numbers are their own conjugates
+            return self._step(value.operands[0])
+        if value not in self._known:
+            self._known[value] = self._write(value.function, value.operands)
+        return self._known[value]
+
+    def _write(self, function: Any, operands: tuple) -> tuple[str, str]:
+        kinds = [self._step(operand)[1] for operand in operands]
+        of_numbers = _ELEMENT not in kinds and _TRUTH not in kinds
+        names = [self._step(o)[0] if of_numbers else self.name(o) for o in operands]
+        kind = _TRUTH if function in _TRUTHS else _NUMBER if of_numbers else _ELEMENT
+        lines, name = (self.before, f"n{len(self.before)}") if of_numbers else (self.inside, f"t{len(self.inside)}")
+        if function in CIRCULAR:
+            near, far = [f"{name} = {scalar}({names[0]})" for scalar in CIRCULAR[function]]
+            self.exact[near] = far
+            self.angles.append(names[0])
+        self.calls |= function in SCALARS or function in CIRCULAR
+        lines.append(f"{name} = {self._text(function, operands, names, kinds)}")
+        return name, kind
+
+    def _text(self, function: Any, operands: tuple, names: list[str], kinds: list[str]) -> str:
+        if function in _OPERATORS:
+            return _OPERATORS[function].format(*names)
+        if function in SCALARS:
+            short = function == "log1p" and _between_0_and_1(operands[0])
+            return f"{'log1p_unit' if short else SCALARS[function]}({names[0]})"
+        if function in CIRCULAR:
+            return f"{CIRCULAR[function][0]}({names[0]})"
+        if function == "where":
+            return f"{names[1]} if {names[0]} else {names[2]}"
+        if function == "clamp":
+            return f"min(max({', '.join(names[:2])}), {names[2]})"
+        if function in ("maximum", "minimum"):
+            order = names[::-1] if kinds[0] is _NUMBER else names  # nan stays if it is the first
+            found = f"{function[:3]}({order[0]}, {order[1]})"
+            return found if _NUMBER in kinds else f"{names[1]} if {names[1]} != {names[1]} else {found}"
+        raise TypeError(f"no loop computes {function}: the functions that it knows are {sorted(SCALARS)}")
+
+
+def _between_0_and_1(value: Any) -> bool:
+    """Whether a value is e^-|u|, of whose successor the logarithm takes fewer steps."""
+    for function in ("exp", operator.neg):
+        if not isinstance(value, Symbol) or value.function != function:
+            return False
+        (value,) = value.operands
+    return isinstance(value, Symbol) and value.function in (operator.abs, "abs")
