@@ -92,33 +92,52 @@ OP_OPTIONS = frozenset(inspect.signature(Op.__init__).parameters) - {"vjp"}
 class Declared:
     """The declaration of one Op as its source has it: formulas as text, the file, and the options."""
 
-    def __init__(self, call: ast.Call, file: str) -> None:
+    def __init__(self, call: ast.Call, file: str, returned: dict[str, ast.expr]) -> None:
         self.file = file
         self.formulas: dict[str, str] = {}
         self.options: dict[str, str] = {}
         for keyword in call.keywords:
             if keyword.arg is not None:
                 kept = self.options if keyword.arg in OP_OPTIONS else self.formulas
-                kept[keyword.arg] = _formula(keyword.value)
+                kept[keyword.arg] = _formula(keyword.value, returned)
 
 
-def _formula(value: ast.expr) -> str:
-    """A formula as text: the body of a lambda, or the name of a function."""
+def _formula(value: ast.expr, returned: dict[str, ast.expr]) -> str:
+    """A formula as text: what a lambda or a function of one line returns (`returned`), or the name of a function."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "elementwise":
+        value = value.args[0]
+    if isinstance(value, ast.Name):
+        value = returned.get(value.id, value)
     text = ast.unparse(value.body if isinstance(value, ast.Lambda) else value).replace("xp.", "")
     return text if len(text) <= 90 else text[:87] + "..."
+
+
+def _returned(tree: ast.Module) -> dict[str, ast.expr]:
+    """What the functions of a file return that do nothing else, by their names."""
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    lines = {
+        node.name: [n for n in node.body if not isinstance(getattr(n, "value", None), ast.Constant)]
+        for node in functions
+    }
+    return {
+        name: body[0].value
+        for name, body in lines.items()
+        if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None
+    }
 
 
 def declarations() -> dict[str, Declared]:
     """Name or path of an operation -> its declaration."""
     found: dict[str, Declared] = {}
     for file in sorted((ROOT / "ferro" / "ops").glob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
+        tree = ast.parse(file.read_text())
+        for node in ast.walk(tree):
             if not (
                 isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Op" and node.args
             ):
                 continue
             if isinstance(node.args[0], ast.Constant):
-                declared = Declared(node, f"ops/{file.name}")
+                declared = Declared(node, f"ops/{file.name}", _returned(tree))
                 paths = [k.value.value for k in node.keywords if k.arg == "path" and isinstance(k.value, ast.Constant)]
                 for name in (node.args[0].value, *paths):
                     found[str(name)] = declared

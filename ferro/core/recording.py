@@ -10,7 +10,8 @@ from ferro.core.base import LEAF, DetachedMark, new
 from ferro.core.history import history
 from ferro.core.mode import ACTIVE, current
 from ferro.core.node import Node, OutputRef, next_sequence, node_meta
-from ferro.core.op import Op, Plan
+from ferro.core.op import Op
+from ferro.core.plan import Plan
 from ferro.core.provenance import OUTSIDE, caller, outermost
 
 

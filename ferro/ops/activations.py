@@ -156,7 +156,7 @@ def _gelu_backward(xp: Any, g: Any, x: Any) -> Any:
     return g * xp.gelu_slope(x)
 
 
-GELU = Op("gelu", lambda xp, x: xp.gelu(x), kind=ELEMENTWISE, x=_gelu_backward, weight=5.0)
+GELU = Op("gelu", lambda xp, x: xp.gelu(x), kind=ELEMENTWISE, x=_gelu_backward, weight=5.0, path="nn.functional.gelu")
 
 
 def gelu_slope(x: Tensor) -> Tensor:

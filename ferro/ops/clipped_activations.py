@@ -130,6 +130,7 @@ HARDSIGMOID = Op(
     elementwise(_gate, name="hardsigmoid"),
     kind=ELEMENTWISE,
     x=_hardsigmoid_slope,
+    path="nn.functional.hardsigmoid",
 )
 # not compared with PyTorch, whose slope in double precision is 1/6 rounded to single precision
 declare(
