@@ -24,10 +24,10 @@ from ferro.cpu import fusion
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.strided_copy import copied
 from ferro.cpu.sparse_rows import Rows
+from ferro.cpu.thresholds import ADD_IN_PLACE_LEAST, PROGRAM_LEAST
 from ferro.native import locks
 
 asarray = np.asarray
-LARGE = 4096  # elements above which adding in place is worth a look at the reference count
 LEAF_LOCKS = locks.Several(64)
 
 
@@ -38,9 +38,9 @@ def add(before: Any, gx: Any) -> Any:
     if type(before) is HOST:
         if gx is None:
             return before
-        if before.size > LARGE and type(gx) is HOST and is_sole(before):
+        if before.size > ADD_IN_PLACE_LEAST and type(gx) is HOST and is_sole(before):
             return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
-        if before.size < fusion.LARGE or type(gx) is not HOST:
+        if before.size < PROGRAM_LEAST or type(gx) is not HOST:
             total = _plus(before, gx)
         else:
             total = fusion.run(_sum, cpu, before, gx)
@@ -186,7 +186,7 @@ def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool, location: A
             if (
                 owned
                 and type(gx) is HOST
-                and gx.size >= fusion.LARGE
+                and gx.size >= PROGRAM_LEAST
                 and meta.grad is grad
                 and fusion.evaluate(_sum, total, gx, out=total) is not None
             ):

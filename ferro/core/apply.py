@@ -38,7 +38,7 @@ from ferro.core.packing import pack_saved
 from ferro.core.provenance import caller
 from ferro.core.recording import edges_of, guard, mark_detached, output_of, record
 from ferro.core.views import mark_view, viewed
-from ferro.cpu.fusion import LARGE
+from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.native.recorder import accelerated
 
 asarray = np.asarray
@@ -70,7 +70,7 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
     if op.view or type(a) is not HOST:
         return under_mode(op, (x,), params)
     try:
-        function = op.large if a.size >= LARGE else op.direct
+        function = op.large if a.size >= PROGRAM_LEAST else op.direct
         out = op.forward(cpu, a, *params) if function is None else function(a, *params) if params else function(a)
     except (ValueError, RuntimeWarning) as e:
         out = recovered(op, (a,), params, e)
@@ -112,7 +112,7 @@ def binary(op: Op, x: Any, y: Any) -> Any:
     if type(a) is not HOST or type(b) is not HOST:
         return under_mode(op, (x, y), ())
     try:
-        function = op.large if a.size >= LARGE or b.size >= LARGE else op.direct
+        function = op.large if a.size >= PROGRAM_LEAST or b.size >= PROGRAM_LEAST else op.direct
         out = op.forward(cpu, a, b) if function is None else function(a, b)
     except (ValueError, RuntimeWarning) as e:
         out = recovered(op, (a, b), (), e)

@@ -32,13 +32,9 @@ from ferro.core.node import NAMED, FreedError, MultiNode, Node, OutputRef
 from ferro.core.primitives import leave_levels
 from ferro.core.saved_values import check_guards
 from ferro.core.step import absent, cotangent, gradients, together
-from ferro.cpu.fusion import LARGE
 from ferro.cpu.sparse_rows import Rows
+from ferro.cpu.thresholds import HEAVY, HEAVY_IF_ASKED, PROGRAM_LEAST, SHARE_LEAST, VERY_HEAVY
 from ferro.native.threads import get_num_threads
-
-# Estimated nanoseconds (many times the true ones, where kernels run) of formulas that are worth another thread: of two
-# nodes at hand; the same, where the caller names a number of threads; of one, with more to come behind others.
-HEAVY, ASKED_FOR, VERY_HEAVY = 600_000, 40_000, 1_000_000
 
 
 def backward(
@@ -234,7 +230,7 @@ def execute(run: Run, ready: list) -> None:
             else:
                 if type(g) is HOST:
                     xp = cpu
-                    formulas = plan.small if g.size < LARGE else plan.large or plan.for_large()
+                    formulas = plan.small if g.size < PROGRAM_LEAST else plan.large or plan.for_large()
                 else:
                     xp, formulas = backend.xp_of(g), plan.formulas
                 if len(edges) == 1:
@@ -328,9 +324,9 @@ def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:
     Of a few branches, and of lighter ones, the kernels are better shared by the workers (native/workers.py). Where the
     gradient of the other node is a scalar yet (a branch that ends in a sum, one of many as a rule), what lies behind counts.
     """
-    if type(g) is HOST and g.size < 2000:  # the common case costs no more than this
+    if type(g) is HOST and g.size < SHARE_LEAST:  # the common case costs no more than this
         return False
-    mine, heavy = weight(node, g), ASKED_FOR if many == 2 else HEAVY
+    mine, heavy = weight(node, g), HEAVY_IF_ASKED if many == 2 else HEAVY
     if mine <= heavy:
         return False
     _, other, its = ready[0]

@@ -11,7 +11,7 @@ from ferro.core.graph_task import Run, wanted
 from ferro.core.hooks import finish
 from ferro.core.node import Freed, MultiNode
 from ferro.core.saved_values import Unpacked, check_guards
-from ferro.cpu.fusion import LARGE
+from ferro.cpu.thresholds import PROGRAM_LEAST
 
 
 def cotangent(op: Any, g: Any) -> Any:
@@ -96,7 +96,7 @@ def formulas_of(run: Run, node: Any, g: Any, source: Any, wants: list | None) ->
         some = next(p for p in g if p is not None) if type(g) is tuple else g
         xp = backend.xp_of(some) if not ALIVE else backend.xp_beside(some, node.saved)
     formulas = plan.recorded if run.record else plan.formulas
-    if not (run.record or plan.general or isinstance(g, tuple) or ALIVE) and g.size >= LARGE:
+    if not (run.record or plan.general or isinstance(g, tuple) or ALIVE) and g.size >= PROGRAM_LEAST:
         formulas = plan.large or plan.for_large()
     if plan.joint:
         found = plan.user(run, given, node) if plan.user else formulas[0](xp, g, source)

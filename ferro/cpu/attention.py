@@ -12,6 +12,7 @@ from ferro.cpu.kernels import attention as heads
 from ferro.cpu.kernels.common import SMALL, split
 from ferro.cpu.products import matmul
 from ferro.cpu.softmax import softmax, softmax_vjp
+from ferro.cpu.thresholds import PRODUCT_GRAIN
 from ferro.native.readiness import get, ready
 
 __all__ = ["attention", "attention_vjp"]
@@ -26,7 +27,6 @@ def _wide(x: Any) -> Any:
 #     place, a product, so that scores stay in the cache; causal tiles leave out the columns that no row attends to.
 
 ROWS = 128  # of a tile
-WORK = 1 << 21  # multiplications that are worth a hand-over to another thread
 HEADS = 4  # from which backward gives whole heads to threads
 
 
@@ -64,7 +64,7 @@ def _tiled(q: Any, k: Any, v: Any, scale: float, causal: bool) -> tuple:
             normalise(p[h, own], scale, i, causal)
             np.matmul(p[h, own, :end], v[h, :end], out=out[h, own])
 
-    split(heads * tiles, WORK // (min(rows, ROWS) * columns * (width + v.shape[2])) + 1, run)
+    split(heads * tiles, PRODUCT_GRAIN // (min(rows, ROWS) * columns * (width + v.shape[2])) + 1, run)
     return out, p
 
 
@@ -88,7 +88,7 @@ def _tiled_vjp(g: Any, q: Any, k: Any, v: Any, p: Any, scale: float, causal: boo
                 dk[h, :end] += d[:, :end].T @ q[h, own]
                 dv[h, :end] += p[h, own, :end].T @ g[h, own]
 
-    split(heads, WORK // (rows * columns * (width + v.shape[2])) + 1, run)
+    split(heads, PRODUCT_GRAIN // (rows * columns * (width + v.shape[2])) + 1, run)
     return dq, dk, dv
 
 

@@ -7,14 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ferro.cpu.thresholds import BLAS_CHUNKS, BLAS_VECTOR
 from ferro.native.blas import blas_single
 from ferro.native.thread_pool import parallel_for
 
 # Multiplications up to which OpenBLAS computes a product on one thread whatever its limit, whatever the processor.
 _ONE_THREAD = {"f": 262144, "d": 262144, "F": 32768, "D": 32768}
-_ONE_THREAD_VECTOR = 2048  # the same if one operand is a vector, and so the product a gemv, ger or dot
 # From so many multiplications on, a product is cut into so many chunks.
-_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), ((1 << 24) + 1, 2))
 
 
 def gemm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -26,7 +25,7 @@ def gemm(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         m, k = a.shape
         n = b.shape[1]
         work = m * k * n
-        if work <= _ONE_THREAD_VECTOR or (m > 1 and n > 1 and work <= _ONE_THREAD.get(a.dtype.char, 0)):
+        if work <= BLAS_VECTOR or (m > 1 and n > 1 and work <= _ONE_THREAD.get(a.dtype.char, 0)):
             return np.dot(a, b)  # 0.3 us quicker than matmul
     return _gemm(a, b)
 
@@ -63,7 +62,7 @@ def _gemm_stack(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count = math.prod(stack)
     work = count * m * k * n
-    chunks = next((chunks for least, chunks in _CHUNKS if work >= least), 1)
+    chunks = next((chunks for least, chunks in BLAS_CHUNKS if work >= least), 1)
     if chunks == 1:
         with blas_single():
             return np.matmul(a, b)

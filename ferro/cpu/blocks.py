@@ -13,10 +13,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, split
+from ferro.cpu.kernels.common import split
+from ferro.cpu.thresholds import BLOCK, BLOCK_LEAST, GRAIN
 
-BLOCK = 1 << 15  # elements of a block
-LARGE = 1 << 16  # elements from which arrays are cut
 HALF = frozenset((np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)))
 float32 = np.dtype(np.float32)
 
@@ -53,7 +52,7 @@ def _cut(args: tuple) -> tuple | None:
     """The largest array, the arguments as they are to be cut (None: not at all), the length, and that of a block."""
     arrays = [a for a in args if isinstance(a, np.ndarray) and a.ndim]
     like = max(arrays, key=_size, default=None)
-    if like is None or like.size < LARGE or any(a.shape != like.shape for a in arrays):
+    if like is None or like.size < BLOCK_LEAST or any(a.shape != like.shape for a in arrays):
         return None
     if any(isinstance(a, tuple) for a in args):  # sizes: the function knows of dimensions
         return None
@@ -82,7 +81,7 @@ def fused(function: Callable) -> Callable:
 
     @wraps(function)
     def whole(x: Any, *rest: Any) -> Any:
-        if x.size >= LARGE:
+        if x.size >= BLOCK_LEAST:
             return by_blocks(rounded, x, *rest)
         return rounded(x, *rest) if x.dtype in HALF else function(x, *rest)
 

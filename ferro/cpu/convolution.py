@@ -24,32 +24,29 @@ from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels import conv as _kernels
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.entries import entry
+from ferro.cpu.thresholds import CONV_LEAST, CONV_SHARED, CONV_WINDOWS
 from ferro.cpu.windows import full, taps
 from ferro.native.thread_pool import parallel_for
 
 __all__ = ["col2im", "conv", "conv_input", "conv_weight", "im2col"]
 
-_WINDOWS = 1 << 18  # elements of the window matrix of one chunk
-_LARGE = 1 << 17  # multiplications from which on the kernels are quicker
-_PARALLEL = 1 << 22  # multiplications from which on there are chunks for several threads
-
 
 def _chunks(images: int, per_image: int, work: int) -> tuple[int, int]:
     """The number of images in a chunk, and the number of chunks."""
-    count = max(1, min(images, _WINDOWS // max(1, per_image)))
-    if work >= _PARALLEL:
+    count = max(1, min(images, CONV_WINDOWS // max(1, per_image)))
+    if work >= CONV_SHARED:
         count = min(count, -(-images // 4))
     return count, -(-images // count)
 
 
 def _is_small(images: Any, weights: int, places: tuple) -> bool:
     """Whether a convolution without groups is better off without kernels and threads."""
-    return images.shape[0] * weights * math.prod(places) < _LARGE
+    return images.shape[0] * weights * math.prod(places) < CONV_LEAST
 
 
 def _has_kernel(x: Any, result: int, work: int, geometry: tuple) -> bool:
     """Whether the kernels take this convolution: of large images to large images, or one of them."""
-    if work < _LARGE or max(x.size, result) < SMALL or x.dtype.char not in "fd":
+    if work < CONV_LEAST or max(x.size, result) < SMALL or x.dtype.char not in "fd":
         return False
     return _natural(*geometry) and _kernels.ready(x)
 

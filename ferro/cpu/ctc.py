@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import ctc as _kernels
+from ferro.cpu.thresholds import CTC_LEAST
 from ferro.native.readiness import ready
 
 __all__ = ["ctc_fwd", "ctc_occupancy", "ctc_vjp"]
 
-SMALL = 1024  # numbers of alpha below which nothing is compiled; a step costs NumPy some 20 calls
 
 # Note [CTC]
 #     Graves, Fernandez, Gomez and Schmidhuber 2006, Connectionist Temporal Classification: Labelling Unsegmented
@@ -37,7 +37,7 @@ def ctc_fwd(y: Any, labels: Any, steps: Any, lengths: Any) -> tuple[Any, Any]:
 
     y: log-probabilities (T, N, C); labels: the states (N, 2 S + 1); steps, lengths: numbers of time steps and labels.
     """
-    if labels.size * len(y) >= SMALL and ready(("ctc_alpha",), y.dtype):
+    if labels.size * len(y) >= CTC_LEAST and ready(("ctc_alpha",), y.dtype):
         alpha = _kernels.alpha(y, labels, steps, lengths)
     else:
         rows, _ = _recursion(_emissions(y, labels, lengths), _no_directions(y), labels, None)
@@ -172,7 +172,7 @@ def ctc_occupancy(y: Any, v: Any, labels: Any, steps: Any, lengths: Any, alpha: 
 
     See Note [Derivatives of the occupancy].  Zero for samples without any path.
     """
-    if len(v) == 0 and labels.size * len(y) >= SMALL and ready(("ctc_alpha", "ctc_occupancy"), y.dtype):
+    if len(v) == 0 and labels.size * len(y) >= CTC_LEAST and ready(("ctc_alpha", "ctc_occupancy"), y.dtype):
         alpha = _kernels.alpha(y, labels, steps, lengths) if alpha is None else alpha
         total = _total(alpha, steps, lengths)
         return _kernels.occupancy(y, labels, steps, lengths, alpha, total)

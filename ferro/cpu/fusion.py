@@ -22,16 +22,12 @@ from ferro import cpu
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.strided_copy import address
 from ferro.cpu.pointwise import power, where
+from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_LEAST
 from ferro.cpu.trace import once, trace
 from ferro.expressions import Symbol, conjugate
 from ferro.native import workers
 from ferro.native.entries import fallback
-
-LARGE = 1 << 15  # elements from which formulas run as programs
-BLOCK = 4096  # elements that a step takes at a time: spare blocks stay in the first-level cache
-GRAIN = 1 << 14  # elements of a chunk
-PAST = 3 << 25  # bytes read and written from which a result goes past the caches: see jit_stream.py
-NARROWEST = 256  # columns from which a row is worth a call of a loop
+from ferro.native.thresholds import CHUNK, MOST_CHUNKS
 
 _BOOL = np.dtype(np.bool_)
 _TYPES = {np.dtype(np.float32), np.dtype(np.float64)}
@@ -223,8 +219,8 @@ class _Plan:
         self.pair = _pair(program, columns, steps)
         self.shape, self.dtype, self.count = shape, program.dtype, program.count
         size, width = math.prod(shape), program.dtype.itemsize
-        self.past = size * (width + sum([inner for outer, inner in steps if outer])) >= PAST
-        self.chunks = min(size // GRAIN, 32, self.rows)
+        self.past = size * (width + sum([inner for outer, inner in steps if outer])) >= STREAM_LEAST
+        self.chunks = min(size // CHUNK, MOST_CHUNKS, self.rows)
         known = len(program.constants)
         start = program.constants.ctypes.data
         bases = [start + k * program.constants.itemsize for k in range(known)] + [0] * (program.inputs + 1)
@@ -235,7 +231,7 @@ class _Plan:
             self.rows,
             columns,
             size - (self.rows - 1) * columns,
-            BLOCK,
+            PROGRAM_BLOCK,
             self.past,
             self.count,
             len(bases),
@@ -284,7 +280,7 @@ _ARRAY = _Array()
 def _plan(formula: Callable, dtype: np.dtype, arguments: tuple, shapes: tuple[tuple[int, ...], ...]) -> _Plan | None:
     """How to run a formula on arrays of these shapes; None if no program can do it."""
     like = max(shapes, key=math.prod)
-    if dtype not in _TYPES or math.prod(like) < LARGE:
+    if dtype not in _TYPES or math.prod(like) < PROGRAM_LEAST:
         return None
     layout = _layout(like, shapes, dtype.itemsize)
     program = None if layout is None else _program(formula, dtype, arguments)
@@ -367,11 +363,11 @@ def _layout(
             wanted, kind = size // count, 3
         else:
             return None
-        if wanted < NARROWEST or (columns and wanted != columns):
+        if wanted < PROGRAM_COLUMNS or (columns and wanted != columns):
             return None
         columns = wanted
         kinds.append(kind)
-    columns = columns or BLOCK
+    columns = columns or PROGRAM_BLOCK
     steps = [(columns * itemsize, itemsize), (0, 0), (0, itemsize), (itemsize, 0)]
     return -(-size // columns), columns, [steps[kind] for kind in kinds]
 

@@ -14,8 +14,9 @@ import numpy as np
 
 from ferro.cpu.kernels import gather_scatter, masks
 from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.cpu.kernels.strided_copy import LARGE, assign, contiguous, zeros
+from ferro.cpu.kernels.strided_copy import assign, contiguous, zeros
 from ferro.cpu.select import select
+from ferro.cpu.thresholds import COPY_LEAST, INDEX_LEAST
 
 __all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
            "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread", "is_within",
@@ -26,7 +27,6 @@ __all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "ind
 ALL = slice(None)
 _INT64 = np.dtype(np.int64)
 _top: Any = np.maximum.reduce
-TINY = 1024  # elements below which what comes before an addition costs more than the addition
 
 
 def is_within(index: Any, low: int, high: int) -> bool:
@@ -52,7 +52,7 @@ slice_get = operator.getitem  # the view x[key] for a key of integers, slices, N
 def slice_put(x: Any, src: Any, key: tuple) -> Any:
     """x with src at x[key]."""
     out = contiguous(x)
-    if out.size < LARGE:
+    if out.size < COPY_LEAST:
         out[key] = src
     else:
         assign((out[key], src))
@@ -62,7 +62,7 @@ def slice_put(x: Any, src: Any, key: tuple) -> Any:
 def slice_place(g: Any, shape: tuple, key: tuple) -> Any:
     """Zeros of `shape` with g at [key]: the transpose of `slice_get`."""
     out = zeros(shape, g.dtype)
-    if g.size < LARGE:
+    if g.size < COPY_LEAST:
         out[key] = g
     else:
         assign((out[key], g))
@@ -141,7 +141,7 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
             gather_scatter.add_slices(out, dim, line, np.broadcast_to(src, index.shape))
     elif out.ndim == 1:
         ufunc.at(out, index, src)
-    elif out.flags.c_contiguous and index.size >= TINY:
+    elif out.flags.c_contiguous and index.size >= INDEX_LEAST:
         ufunc.at(out.reshape(-1), _places(out.shape, dim, index).reshape(-1), np.ascontiguousarray(src).reshape(-1))
     else:
         ufunc.at(out, _mesh(dim, index), src)
@@ -228,7 +228,7 @@ def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Adds the slices of src along `dim` to those of `out` that `index` names."""
     if has_kernel(src, "add_slices", "scatter_add_rows") and src.dtype is out.dtype and out.flags.c_contiguous:
         gather_scatter.add_slices(out, dim, index, src.copy() if np.may_share_memory(out, src) else src)
-    elif src.size < TINY and out.ndim and not is_half(out):
+    elif src.size < INDEX_LEAST and out.ndim and not is_half(out):
         np.add.at(out, (ALL,) * dim + (index,), src)  # type: ignore[arg-type]
     else:
         _combine(np.add, out, dim, index if out.ndim <= 1 else _spread(dim, index, src), src)
@@ -323,7 +323,7 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
     """Writes (or adds) `value`, broadcast, to what `index_get` reads."""
     if not accumulate:
         out[_key(index, dims)] = value
-    elif max(value.size, index.size) < TINY and not is_half(out):
+    elif max(value.size, index.size) < INDEX_LEAST and not is_half(out):
         np.add.at(out, _key(index, dims), value)
     elif len(dims) == 1 and dims[0] and out.size:
         lead, rest = out.shape[: dims[0]], out.shape[dims[0] + 1 :]

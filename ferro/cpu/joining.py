@@ -9,7 +9,8 @@ import numpy as np
 
 from ferro.cpu import layouts
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.strided_copy import LARGE, assign, contiguous, triangle
+from ferro.cpu.kernels.strided_copy import assign, contiguous, triangle
+from ferro.cpu.thresholds import COPY_LEAST, TRIANGLE_KEPT
 
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
            "tril", "triu"]  # fmt: skip
@@ -21,7 +22,7 @@ ALL = slice(None)
 def cat(xs: Any, dim: int) -> Any:
     """The arrays one behind the other along a dimension."""
     first = xs[0]
-    if first.size * len(xs) < LARGE or not _agree(xs, dim):
+    if first.size * len(xs) < COPY_LEAST or not _agree(xs, dim):
         out = np.concatenate(xs, dim)
         return out if out.flags.c_contiguous else layouts.joined(out, xs)
     if not first.flags.c_contiguous:
@@ -55,7 +56,7 @@ def stack(xs: Any, dim: int) -> Any:
     """The arrays, of one shape and dtype, one behind the other along a new dimension."""
     first = xs[0]
     before = (ALL,) * dim
-    if first.size * len(xs) < LARGE or not first.ndim:
+    if first.size * len(xs) < COPY_LEAST or not first.ndim:
         out = np.concatenate([x[(*before, None)] for x in xs], dim) if dim else np.array(xs)
         return out if out.flags.c_contiguous else np.ascontiguousarray(out)
     out = np.empty((*first.shape[:dim], len(xs), *first.shape[dim:]), first.dtype)
@@ -81,7 +82,7 @@ def flip(x: Any, dims: tuple) -> Any:
 
 def roll(x: Any, shifts: tuple, dims: tuple) -> Any:
     """x shifted along `dims`; what leaves at one end comes in at the other."""
-    if x.size < LARGE:
+    if x.size < COPY_LEAST:
         return np.roll(x, shifts, dims)
     out = np.empty(x.shape, x.dtype)
     pairs = [(out, x)]
@@ -126,14 +127,11 @@ def triu(x: Any, diagonal: int) -> Any:
     return _cleared(x, diagonal - 1, False) if found is None else found
 
 
-_KEPT = 1 << 14  # elements of the masks that are kept
-
-
 def _cleared(x: Any, diagonal: int, above: bool) -> Any:
     """A copy with zeros above a diagonal, or up to it."""
     out = np.array(x, order="C")
     m, n = x.shape[-2:]
-    mask = _triangle(m, n, diagonal, above) if m * n <= _KEPT else _triangle.__wrapped__(m, n, diagonal, above)
+    mask = _triangle(m, n, diagonal, above) if m * n <= TRIANGLE_KEPT else _triangle.__wrapped__(m, n, diagonal, above)
     np.copyto(out, 0, where=mask, casting="unsafe")
     return out
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ferro.cpu.kernels import factor, triangle
 from ferro.cpu.lapack import SMALL, native, refused, routine
+from ferro.cpu.thresholds import FACTOR_CHUNK
 from ferro.linalg_errors import accepted
 from ferro.native.blas import scipy_blas_single
 from ferro.native.readiness import ready
@@ -27,7 +28,6 @@ __all__ = ["cholesky", "cholesky_ex", "inv", "inv_ex", "ldl_below", "ldl_blocks"
 _ELIMINATE = ("eliminate",)
 _TINY = 16  # order up to which elimination without blocks is quick
 _STACK = 16  # such matrices from which a kernel for all costs less than a call of LAPACK for each
-_GRAIN = 1 << 18  # subtractions of a chunk, some 50 us
 
 
 def _lapack(name: str, x: Any) -> Any:
@@ -175,7 +175,7 @@ def lu_factor(x: Any) -> tuple:
     if _eliminated(x):
         out = np.array(x, order="C")
         args = (0, info.size, _stacked(out), _stacked(pivots, 1), info.reshape(-1))
-        run_rows("eliminate", out.size * n // _GRAIN, info.size, args, whole=-1, span=0)
+        run_rows("eliminate", out.size * n // FACTOR_CHUNK, info.size, args, whole=-1, span=0)
         return out, pivots, info
     if factor.ready(x):
         return factor.lu(x)

@@ -14,9 +14,8 @@ from ferro.cpu.kernels.common import has_kernel, widened
 from ferro.cpu.kernels.strided_copy import contiguous
 from ferro.cpu.layouts import channels_last_order, empty, has_channels_last, strides_in
 from ferro.cpu.products import matmul
+from ferro.cpu.thresholds import POOL_CACHED
 from ferro.cpu.windows import full, taps
-
-_CACHED = 1 << 16  # elements of which several arrays stay in a processor's cache
 
 __all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max",
            "max_pool", "pool_gather", "pool_scatter", "unpool"]  # fmt: skip
@@ -237,7 +236,7 @@ def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
     places = math.prod(index.shape[len(lead) :])
     x, index = x.reshape(planes, places), index.reshape(planes, places)
     out = np.zeros((planes, area), x.dtype)
-    many = max(1, _CACHED // area)  # planes at a time
+    many = max(1, POOL_CACHED // area)  # planes at a time
     corners = (np.arange(many) * area)[:, None]
     for start in range(0, planes, many):
         part, g = out[start : start + many].reshape(-1), x[start : start + many].reshape(-1)

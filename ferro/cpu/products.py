@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu, xp
-from ferro.cpu.kernels.common import GRAIN, contiguous
+from ferro.cpu.kernels.common import contiguous
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.rows import ones
+from ferro.cpu.thresholds import BLAS_MATRIX, BLAS_VECTOR, GRAIN, ONES_COLUMNS, ONES_ROWS
 from ferro.native.readiness import ready
 from ferro.native.workers import run_rows
 
@@ -22,11 +23,7 @@ _ROWS = 4  # that `times_vector` reads side by side
 _PARTS, _ROWS_OF_PART = 8, 16
 _BLAS = frozenset(np.dtype(c) for c in "fdFD")
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
-_MANY = 1 << 13  # rows for which ones are kept to multiply them by
-_NARROW = 256  # columns up to which reductions along them are slow
 _WIDE = np.dtype(np.float32)
-_SMALL = 2048  # multiplications up to which BLAS uses one thread whatever it is allowed
-_MEDIUM = 1 << 18  # the same of real matrices, both more than a vector
 
 
 def widened(*arrays: Any) -> Any:
@@ -42,7 +39,9 @@ def mm(x: Any, y: Any) -> Any:
     dtype = x.dtype
     if dtype in _BLAS:
         work = x.size * y.shape[-1]
-        if work <= _SMALL or (work <= _MEDIUM and y.ndim == 2 and len(x) > 1 < y.shape[1] and dtype.kind == "f"):
+        if work <= BLAS_VECTOR or (
+            work <= BLAS_MATRIX and y.ndim == 2 and len(x) > 1 < y.shape[1] and dtype.kind == "f"
+        ):
             return x.dot(y)
         return gemm(x, y)
     wide = widened(x, y)
@@ -56,7 +55,7 @@ def matmul(x: Any, y: Any) -> Any:
     if x.ndim == 2 and y.ndim == 1:
         return mv(x, y)
     if x.dtype in _BLAS:
-        return np.matmul(x, y) if x.size * y.shape[-1] <= _SMALL else gemm(x, y)
+        return np.matmul(x, y) if x.size * y.shape[-1] <= BLAS_VECTOR else gemm(x, y)
     wide = widened(x, y)
     return np.matmul(x, y) if wide is None else gemm(*wide).astype(x.dtype)
 
@@ -99,7 +98,7 @@ def outer(x: Any, y: Any) -> Any:
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """x wᵀ + b for x of any number of dimensions and a matrix w."""
-    if x.ndim == 2 and x.size * w.size <= _SMALL and x.dtype in _BLAS:
+    if x.ndim == 2 and x.size * w.size <= BLAS_VECTOR and x.dtype in _BLAS:
         out = x.dot(w.T)
         return out if b is None else out + b  # (of small arrays quicker than in place)
     wide = widened(x, w, b)
@@ -122,7 +121,7 @@ def leading_sum(g: Any) -> Any:
     if g.ndim < 2:
         return g
     n = math.prod(g.shape[:-1])
-    if g.dtype not in _REAL or not 1 < n <= _MANY:
+    if g.dtype not in _REAL or not 1 < n <= ONES_ROWS:
         return xp.leading_sum(cpu, g)
     rows = g if g.ndim == 2 else g.reshape(n, g.shape[-1])
     return mm(ones((2, n), g.dtype), rows)[0]  # see Note [Two columns] in rows.py
@@ -132,7 +131,7 @@ def channel_sum(g: Any) -> Any:
     """g (n, c, ...) summed over all dimensions but the second; by BLAS, where it is suited and faster than a reduction."""
     n, c, *places = g.shape
     m = math.prod(places)
-    if g.dtype not in _REAL or not 0 < m <= _NARROW or not 0 < n <= _MANY:
+    if g.dtype not in _REAL or not 0 < m <= ONES_COLUMNS or not 0 < n <= ONES_ROWS:
         return xp.channel_sum(cpu, g)
     images = mm(g.reshape(n * c, m), ones((m, 2), g.dtype))[:, 0]
     return mm(ones((2, n), g.dtype), images.reshape(n, c))[0]

@@ -22,14 +22,13 @@ from ferro.cpu.kernels.common import contiguous, is_half, widened
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.kernels.recurrent import function
 from ferro.cpu.kernels.recurrent import lstm as all_lstm_steps
+from ferro.cpu.thresholds import BLAS_VECTOR, PRODUCT_SHARED
 from ferro.native.blas import blas_single
 
 __all__ = ["gru_one", "gru_one_vjp", "gru_steps", "gru_steps_vjp", "lstm_one", "lstm_one_vjp", "lstm_steps", "lstm_steps_vjp",
            "rnn_steps", "rnn_steps_vjp"]  # fmt: skip
 
 Slices = list[slice]
-SMALL = 2048  # numbers of a matrix below which copies cost more than they save; of two, multiplied, see `_product`
-LARGE = 1 << 24  # multiplications from which a product is worth several threads
 
 
 # -- what all of them share --------------------------------------------------------------------------------------------
@@ -77,12 +76,12 @@ def _rows(x: Any) -> Any:
 
 def _turned(w: Any) -> Any:
     """wᵀ, copied where BLAS would otherwise copy it in every step."""
-    return np.ascontiguousarray(w.T) if SMALL < w.size < LARGE // 16 else w.T
+    return np.ascontiguousarray(w.T) if BLAS_VECTOR < w.size < PRODUCT_SHARED // 16 else w.T
 
 
 def _times(a: Any, b: Any) -> Any:
     """a b for one step, under `blas_single`."""
-    return np.dot(a, b) if len(a) * b.size < LARGE else gemm(a, b)
+    return np.dot(a, b) if len(a) * b.size < PRODUCT_SHARED else gemm(a, b)
 
 
 def _run(slices: Slices, first: tuple, step: Callable[..., tuple]) -> list:
@@ -150,7 +149,7 @@ def _of_weights(d: Any, e: Any, x: Any, before: Any, w_ih: Any, needs: Sequence[
 
 def _sum(d: Any) -> Any:
     """The sum of all rows: of large matrices a product, which is quicker."""
-    if d.size <= SMALL:
+    if d.size <= BLAS_VECTOR:
         return np.add.reduce(d, 0)
     with blas_single():
         return np.ones(len(d), d.dtype).dot(d)
@@ -400,7 +399,7 @@ def _plain(x: Any) -> Any:
 
 def _product(x: Any, w: Any) -> Any:
     """x wᵀ; BLAS takes one thread for the least of them, so these need no `gemm`."""
-    return np.dot(x, w.T) if x.size * w.size <= SMALL else gemm(x, w.T)
+    return np.dot(x, w.T) if x.size * w.size <= BLAS_VECTOR else gemm(x, w.T)
 
 
 @_rounded(2)

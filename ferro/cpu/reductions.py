@@ -27,6 +27,7 @@ from ferro.cpu.kernels.reduce import (
     quotients,
     total,
 )
+from ferro.cpu.thresholds import SUM_RUN
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "max_dim", "mean",
            "min_dim", "nansum", "prod", "prod_others", "std", "std_mean", "sum", "tie_weights", "value_gather",
@@ -40,7 +41,6 @@ _and: Any = np.logical_and.reduce
 _or: Any = np.logical_or.reduce
 _SMALL = {FLOAT32: 1e-30, np.dtype(np.float64): SMALL_SQUARES}
 SMALL_NORM = SMALL_SQUARES**0.5
-RUN = 256  # so many numbers may be added one after the other
 SMALL = 4096  # elements below which an array goes straight to NumPy
 
 
@@ -89,7 +89,7 @@ def _long_sum(x: Any, dim: tuple, keepdim: bool) -> Any:
         return _add(x, dim, x.dtype, None, keepdim)
     near = min(range(x.ndim), key=lambda d: (abs(x.strides[d]), -d) if x.shape[d] > 1 else (1 << 62, 0))
     pairwise = x.shape[near] if near in dim else 1
-    if count(x.shape, dim) <= RUN * pairwise:
+    if count(x.shape, dim) <= SUM_RUN * pairwise:
         return _add(x, dim, x.dtype, None, keepdim)
     if pairwise > 1:  # first the dimension along which NumPy is accurate
         x = _add(x, near, x.dtype, None, True)
@@ -100,15 +100,15 @@ def _long_sum(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 
 def _blocked_sum(x: Any, d: int) -> Any:
-    """The sum over dimension d, kept, of blocks of at most RUN and of their sums in turn."""
+    """The sum over dimension d, kept, of blocks of at most SUM_RUN and of their sums in turn."""
     n = x.shape[d]
-    if n <= RUN:
+    if n <= SUM_RUN:
         return _add(x, d, x.dtype, None, True)
     columns = x.size // n
     if columns <= 16:  # short rows: NumPy is fast and accurate along the columns of a copy
         y = np.ascontiguousarray(np.moveaxis(x, d, -1))
         return np.moveaxis(_add(y, -1, x.dtype, None, True), -1, d)
-    blocks = max(n // RUN, 2)
+    blocks = max(n // SUM_RUN, 2)
     size = n // blocks
     head = x[(slice(None),) * d + (slice(0, blocks * size),)]
     cut = head.reshape((*x.shape[:d], blocks, size, *x.shape[d + 1 :]))
@@ -330,7 +330,7 @@ def _extreme(ufunc: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
         return _extreme(ufunc, x.astype(FLOAT32), dim, keepdim).astype(d)
     if x.size > SMALL and x.flags.c_contiguous:
         n = count(x.shape, dim)
-        if n >= RUN and has_extreme_kernel(x) and dim[-1] - dim[0] + 1 == len(dim):
+        if n >= SUM_RUN and has_extreme_kernel(x) and dim[-1] - dim[0] + 1 == len(dim):
             out = extreme(x, dim[0], dim[-1] + 1, ufunc is np.maximum)
             return out.reshape([1 if k in dim else s for k, s in enumerate(x.shape) if keepdim or k not in dim])
         out = None
@@ -410,7 +410,7 @@ def _picked(x: Any, dim: int, keepdim: bool, find: Any) -> tuple:
         largest = find is argmax
         best = (_largest if largest else _least)(x, dim, None, None, keepdim)
         return best, (_argmax if largest else _argmin)(x, dim, None, keepdims=keepdim)
-    if x.flags.c_contiguous and dim < x.ndim - 1 and x.size > RUN * x.shape[dim] and has_extreme_kernel(x):
+    if x.flags.c_contiguous and dim < x.ndim - 1 and x.size > SUM_RUN * x.shape[dim] and has_extreme_kernel(x):
         best, place = first_extreme(x, dim, find is argmax)
         return (np.expand_dims(best, dim), np.expand_dims(place, dim)) if keepdim else (best, place)
     over = amax if find is argmax else amin

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-_VECTOR = 2048  # numbers up to which a matrix is multiplied by a vector on one thread, whatever the limit of BLAS
+from ferro.cpu.thresholds import BLAS_VECTOR
+
 _SHORT = 16  # columns up to which n times as many multiplications cost less than broadcasting
 
 
@@ -46,4 +47,4 @@ def row_sums(x: Any) -> Any:
 def column_sums(x: Any) -> Any:
     """The sum of each column of a small matrix of real floats, as a vector."""
     n = x.shape[0]
-    return ones(n, x.dtype).dot(x) if x.size <= _VECTOR else ones((2, n), x.dtype).dot(x)[0]
+    return ones(n, x.dtype).dot(x) if x.size <= BLAS_VECTOR else ones((2, n), x.dtype).dot(x)[0]

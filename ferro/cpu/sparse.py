@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import HALF
+from ferro.cpu.thresholds import SPARSE_GATHERED
 
 __all__ = ["sampled_mm", "sparse_mm"]
 
 # Elements of both factors that sampled_mm gathers at a time: what a second-level cache holds.
-GATHERED = 1 << 16
 
 
 def sparse_mm(values: Any, y: Any, rows: Any, columns: Any, count: int) -> Any:
@@ -41,7 +41,7 @@ def sampled_mm(x: Any, y: Any, rows: Any, columns: Any) -> Any:
     """The elements of x @ y.T with these rows and columns: the inner products of x[rows[k]] and y[columns[k]]."""
     found = np.empty(rows.size, x.dtype)
     dtype = np.dtype(np.float32) if x.dtype in HALF else x.dtype
-    step = max(1, GATHERED // max(1, x.shape[1]))
+    step = max(1, SPARSE_GATHERED // max(1, x.shape[1]))
     for start in range(0, rows.size, step):
         part = slice(start, start + step)
         left, right = (a.take(k[part], 0).astype(dtype, copy=False) for a, k in ((x, rows), (y, columns)))

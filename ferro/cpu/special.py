@@ -12,9 +12,8 @@ from ferro.cpu.blocks import HALF, float32, fused
 from ferro.cpu.elementwise import primitive as _primitive
 from ferro.cpu.kernels.common import split as _split
 from ferro.cpu.pointwise import typed
+from ferro.cpu.thresholds import SPECIAL_LEAST
 from ferro.native.extensions import special as _special
-
-WORTH = 1 << 13  # elements from which two threads are faster; an element takes 10 to 50 ns
 
 
 def _from_scipy(name: str, doc: str) -> Callable:
@@ -24,7 +23,7 @@ def _from_scipy(name: str, doc: str) -> Callable:
     def function(x: Any, *rest: Any) -> Any:
         if not found:
             found.append(_special(name))
-        if x.size >= WORTH and not rest and x.dtype not in HALF:
+        if x.size >= SPECIAL_LEAST and not rest and x.dtype not in HALF:
             return _over_threads(found[0], x)
         if x.dtype in HALF:
             return found[0](x.astype(float32), *[r.astype(float32) for r in rest]).astype(x.dtype)
@@ -40,7 +39,7 @@ def _over_threads(ufunc: Callable, x: Any) -> Any:
         return ufunc(x)
     out = np.empty_like(x)
     source, target = (x.reshape(-1), out.reshape(-1)) if x.flags.c_contiguous else (x.T.reshape(-1), out.T.reshape(-1))
-    _split(x.size, WORTH // 2, lambda i, j: ufunc(source[i:j], out=target[i:j]))
+    _split(x.size, SPECIAL_LEAST // 2, lambda i, j: ufunc(source[i:j], out=target[i:j]))
     return out
 
 

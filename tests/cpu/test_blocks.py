@@ -8,12 +8,13 @@ import ferro
 from ferro import cpu
 from ferro.cpu import blocks, losses
 from ferro.cpu.kernels import gather_scatter
+from ferro.cpu.thresholds import BLOCK, BLOCK_LEAST
 from tests.helpers import of_arrays
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1e-40, 3.0, -3.0, 0.5, -0.5, 1.0, -1.0, 6.0, 2.0**25, -(2.0**30), 1e30]
-LARGE = 3 * blocks.BLOCK + 17
+LARGE = 3 * BLOCK + 17
 
 
 def numbers(size, dtype=np.float32, seed=0):
@@ -54,7 +55,7 @@ def test_blocks_give_the_formula_s_numbers_in_every_layout(threads):
 
 
 def test_blocks_of_mixed_layouts_and_shapes():
-    x = numbers(4 * blocks.LARGE).reshape(256, -1)
+    x = numbers(4 * BLOCK_LEAST).reshape(256, -1)
     assert np.array_equal(blocks.by_blocks(np.add, x, x.T.copy().T), x + x, equal_nan=True)
     assert np.array_equal(blocks.by_blocks(np.add, x, x[0]), x + x[0], equal_nan=True)
     assert blocks.by_blocks(np.greater, x, x).dtype == bool

@@ -6,10 +6,11 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.cpu import fusion
+from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.native import readiness, threads, workers
 from tests.configuration import with_kernels
 
-SIZE = fusion.LARGE + 4099  # some blocks, the last of them ragged
+SIZE = PROGRAM_LEAST + 4099  # some blocks, the last of them ragged
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +107,7 @@ def test_results_that_go_past_the_caches_are_the_same(columns, dtype, n, monkeyp
     threads.set_num_threads(n)
     x = np.linspace(-1, 1, SIZE + 100, dtype=dtype)[: (SIZE + 100) // columns * columns].reshape(-1, columns)
     y = np.linspace(0, 2, columns, dtype=dtype)
-    monkeypatch.setattr(fusion, "PAST", 1)
+    monkeypatch.setattr(fusion, "STREAM_LEAST", 1)
     fusion._plan.cache_clear()
     for start in (0, 1, 3):  # results and inputs that begin anywhere
         a = x.reshape(-1)[start * columns :].reshape(-1, columns)
@@ -121,7 +122,7 @@ def test_functions_that_are_kernels_are_no_steps_of_programs():
     assert fusion.evaluate(lambda xp, x: x + xp.exp(x), x) is None
 
 
-X = np.ones(2 * fusion.LARGE)
+X = np.ones(2 * PROGRAM_LEAST)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.cpu.kernels import gather_scatter, strided_copy
+from ferro.cpu.thresholds import COPY_LEAST
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -65,5 +66,5 @@ def test_stacked_views(dim: int, rng: np.random.Generator) -> None:
 
 
 def test_many_numbers_stacked() -> None:
-    numbers = [np.asarray(k, np.float32) for k in range(strided_copy.LARGE)]
-    np.testing.assert_array_equal(cpu.stack(numbers, 0), np.arange(strided_copy.LARGE))
+    numbers = [np.asarray(k, np.float32) for k in range(COPY_LEAST)]
+    np.testing.assert_array_equal(cpu.stack(numbers, 0), np.arange(COPY_LEAST))

@@ -116,7 +116,7 @@ def _threads_as_before():
 @pytest.mark.parametrize("counts", [(40,) * 6, (77, 76, 50, 33, 16, 1), (1, 20, 33, 70)])
 def test_sequences_of_an_lstm_shared_by_threads(monkeypatch, counts):
     """Each thread takes some sequences through all steps; not all sequences are in each step."""
-    monkeypatch.setattr(recurrent, "CHUNK", 1)
+    monkeypatch.setattr(recurrent, "LSTM_CHUNK", 1)
     asked, run = [], recurrent.run_rows
 
     def noted(name, chunks, *rest):

@@ -228,7 +228,7 @@ def test_small_convolutions_equal_the_general_form(
         ]
         with monkeypatch.context() as patch:
             patch.setattr(convolution, "_is_small", lambda *_: False)
-            patch.setattr(convolution, "_LARGE", 1 << 60)
+            patch.setattr(convolution, "CONV_LEAST", 1 << 60)
             wanted = [
                 convolution.conv(v, u, b, out, *shape, 1),
                 convolution.conv_input(z, u, c, size, *shape, 1),

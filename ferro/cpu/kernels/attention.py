@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.gemm import DTYPES, begin
+from ferro.cpu.thresholds import ATTENTION_SCORES, PRODUCT_CHUNK
 from ferro.native import readiness
 from ferro.native.workers import run_rows
 
 _KERNELS = ("attend", "attend_vjp")
 _ROWS = 12  # of a tile
 _CAUSAL_ROWS = 5 * _ROWS  # of a block: the fewer, the more of the columns behind them is left out
-_SCORES = 1 << 16  # of a block otherwise: they stay in the second cache
-_CHUNK = 1 << 20  # multiplications, some 25 us with the exponential function's share
 
 
 def usable(dtype: np.dtype) -> bool:
@@ -30,7 +29,7 @@ def _plan(arrays: tuple[np.ndarray, ...], q: np.ndarray, k: np.ndarray, causal: 
         if x.strides[-1] != x.itemsize or not x.flags.aligned:
             x = np.ascontiguousarray(x)
         four.append(x.reshape(-1, *x.shape[-3:]) if x.ndim > 4 else x[(None,) * (4 - x.ndim)])
-    block = _CAUSAL_ROWS if causal else max(_CAUSAL_ROWS, _SCORES // k.shape[-2] // _ROWS * _ROWS)
+    block = _CAUSAL_ROWS if causal else max(_CAUSAL_ROWS, ATTENTION_SCORES // k.shape[-2] // _ROWS * _ROWS)
     steps = [step for x in four for step in x.strides[:3]]
     return [begin(x) for x in four], (block, four[0].shape[1], q.shape[-1], *steps)
 
@@ -43,7 +42,9 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, causal: bo
     begins, plan = _plan((q, k, v), q, k, causal)
     blocks = heads * -(-rows // plan[0])
     work = heads * rows * columns * (q.shape[-1] + depth)
-    run_rows("attend", min(work // _CHUNK, blocks), blocks, (0, blocks, *begins, p, out, scale, causal, plan), -1, 0)
+    run_rows(
+        "attend", min(work // PRODUCT_CHUNK, blocks), blocks, (0, blocks, *begins, p, out, scale, causal, plan), -1, 0
+    )
     return out.reshape(*q.shape[:-1], depth), p.reshape(*q.shape[:-1], columns)
 
 
@@ -56,5 +57,5 @@ def attend_vjp(g: Any, q: Any, k: Any, v: Any, p: Any, scale: float, causal: boo
     weights = np.ascontiguousarray(p).reshape(heads, rows, columns)
     work = 2 * heads * rows * columns * (q.shape[-1] + depth)
     args = (0, heads, *begins, weights, *grads, scale, causal, plan)
-    run_rows("attend_vjp", min(work // _CHUNK, heads), heads, args, -1, 0)
+    run_rows("attend_vjp", min(work // PRODUCT_CHUNK, heads), heads, args, -1, 0)
     return tuple([d.reshape(x.shape) for d, x in zip(grads, (q, k, v), strict=True)])

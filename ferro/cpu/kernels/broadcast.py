@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels.common import MOST_CHUNKS
+from ferro.cpu.thresholds import COPY_CHUNK
 from ferro.native import readiness, workers
 
 # The kernel's number of a ufunc, and of the same with its operands exchanged.
 OPERATIONS = {np.add: (0, 0), np.subtract: (1, 4), np.multiply: (2, 2), np.divide: (3, 5)}
-_SOME = 1 << 13  # elements of a chunk
 
 
 def combine(operation: int, x: np.ndarray, y: np.ndarray, columns: int, out: np.ndarray) -> bool:
@@ -25,5 +25,5 @@ def combine(operation: int, x: np.ndarray, y: np.ndarray, columns: int, out: np.
     by_columns = columns < 0
     rows = x.size // abs(columns)
     args = (0, rows, operation, by_columns, x.reshape(rows, -1), y.reshape(-1), out.reshape(rows, -1))
-    workers.run_rows("combine", min(x.size // _SOME, rows, MOST_CHUNKS), rows, args, -1, 0)
+    workers.run_rows("combine", min(x.size // COPY_CHUNK, rows, MOST_CHUNKS), rows, args, -1, 0)
     return True

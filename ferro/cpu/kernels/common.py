@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.thresholds import GRAIN
 from ferro.native.readiness import ready
 from ferro.native.thread_pool import parallel_for
+from ferro.native.thresholds import MOST_CHUNKS, SMALL
 from ferro.native.workers import run_rows
-
-SMALL = 4096  # elements below which NumPy answers, so that nothing is ever compiled for small arrays
-GRAIN = 1 << 16  # elements of a chunk where an element takes about a nanosecond; handing over a chunk takes 20 to 60 us
-MOST_CHUNKS = 32  # keeps the cost of chunks negligible, and 8 threads evenly busy
 
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
 

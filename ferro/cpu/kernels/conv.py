@@ -18,24 +18,19 @@ import numpy as np
 
 from ferro.cpu.kernels import winograd
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous
+from ferro.cpu.thresholds import CONV_APART, CONV_CHUNK, CONV_STRIP, CONV_TILE, CONV_TILES, CONV_TOTALS
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_parts, run_rows
 
 Ints = tuple[int, ...]
 
-TILE_SIZE = 1 << 19  # numbers that a tile reads and writes
 TILE_PLACES = 256
-CHUNK_WORK = 1 << 21  # multiplications of a chunk: about 30 us
 ALL_BUT_TILES = ~(1 << 8)  # the arguments of `correlate` that are not cut
 COPY = 24  # what it costs to copy a number, in multiplications
-SHARED_WORK = 1 << 20  # channels in times results from which on there are tiles for several threads
 SHARES = 4
-TOTALS = 1 << 22  # numbers in all the gradients by w that chunks may sum apart, if they are more than two
 LEAST_ROWS, LEAST_PLACES = 8, 16  # of a block in registers, on processors with the largest ones
 MANY_CHANNELS = 12  # of images, from which on they lie along registers
-STRIP = 1 << 17  # numbers that a tile of such images sees
-PLACES = 1024  # of g at least, for each of the sums that chunks keep apart, if they are more than two
 IMAGE_PLACES = 480  # that a part of an image has, where images are matrices
 
 
@@ -229,8 +224,8 @@ def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int, groups: 
         return batch * math.prod([-(-n // t) for n, t in zip(out[1:], tile, strict=True)])
 
     tile = out[1:]
-    shared = groups * batch * image[0] * math.prod(out) > SHARED_WORK
-    while size(tile) > TILE_SIZE or (shared and count(tile) < SHARES and math.prod(tile) > 4 * TILE_PLACES):
+    shared = groups * batch * image[0] * math.prod(out) > CONV_TILES
+    while size(tile) > CONV_TILE or (shared and count(tile) < SHARES and math.prod(tile) > 4 * TILE_PLACES):
         depth, height, width = tile
         if depth > 1:
             tile = (-(-depth // 2), height, width)
@@ -242,7 +237,7 @@ def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int, groups: 
             break
     if tile != out[1:]:
         return 1, tile
-    images = min(4 * TILE_PLACES // math.prod(tile), TILE_SIZE // size(tile))
+    images = min(4 * TILE_PLACES // math.prod(tile), CONV_TILE // size(tile))
     if shared:
         images = min(images, max(-(-batch // SHARES), TILE_PLACES // math.prod(tile)))
     return max(1, min(images, batch)), tile
@@ -296,7 +291,7 @@ def _sums(batch: int, image: Ints, out: Ints, sets: tuple[_Set, ...], stride: In
         for a in range(0, batch, images)
     ]
     work = batch * (ends[-1] * math.prod(out) + COPY * (math.prod(image) + len(sets) * math.prod(out)))
-    parts = max(1, min(len(tiles), MOST_CHUNKS, work // CHUNK_WORK))
+    parts = max(1, min(len(tiles), MOST_CHUNKS, work // CONV_CHUNK))
     return _Sums(
         phases=np.array(phases, np.int64),
         images=images,
@@ -380,7 +375,7 @@ def _multiply(
     seen, found = x.reshape(len(x), groups, columns, places), out.reshape(len(x), groups, rows, places)
 
     length = len(x) * parts
-    chunks = min(length, MOST_CHUNKS, len(x) * packed.size * places // CHUNK_WORK)
+    chunks = min(length, MOST_CHUNKS, len(x) * packed.size * places // CONV_CHUNK)
     run_rows("multiply_images", chunks, length, (packed, seen, added, 0, length, parts, found), -1, 3)
 
 
@@ -432,9 +427,9 @@ def _cuts(batch: int, channels: int, out: Ints, taps: Ints, stride: Ints, dilati
         return channels * math.prod(seen)
 
     rows, columns = out
-    while rows > 1 and size(rows, columns) > STRIP:
+    while rows > 1 and size(rows, columns) > CONV_STRIP:
         rows = -(-rows // 2)
-    while rows == 1 and columns > TILE_PLACES and size(1, columns) > STRIP:
+    while rows == 1 and columns > TILE_PLACES and size(1, columns) > CONV_STRIP:
         columns = -(-columns // 2)
     return np.array(
         [
@@ -452,8 +447,8 @@ def _correlate_channels(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.nda
     taps, stride, dilation = [values[1:] for values in (plan.size, plan.stride, plan.dilation)]
     tiles = _cuts(len(x), plan.image[0], plan.out[2:], taps, stride, dilation)
     shape = (math.prod(taps), -(-plan.out[0] // 8) * 8, -(-plan.image[0] // 16) * 16)  # whole blocks
-    most = max(2, min(TOTALS // math.prod(shape), len(x) * plan.places // PLACES))
-    parts = max(1, min(len(tiles), MOST_CHUNKS, len(x) * plan.work // CHUNK_WORK, most))
+    most = max(2, min(CONV_TOTALS // math.prod(shape), len(x) * plan.places // CONV_APART))
+    parts = max(1, min(len(tiles), MOST_CHUNKS, len(x) * plan.work // CONV_CHUNK, most))
     start = tuple([-p for p in plan.padding[1:]])
     image, out = (plan.image[0], *plan.image[2:]), (plan.out[0], *plan.out[2:])
     sums = np.zeros((parts * shape[0], *shape[1:]), x.dtype)
@@ -466,7 +461,7 @@ def _correlate_taps(g: np.ndarray, x: np.ndarray, plan: _Plan, total: np.ndarray
     """The gradient by the weight where places lie along registers."""
     start = tuple([-p for p in plan.padding])
     sums = _sums(len(x), plan.image, plan.out, plan.sets, plan.stride, start, plan.groups)
-    parts = min(sums.parts, max(2, TOTALS // total.size))
+    parts = min(sums.parts, max(2, CONV_TOTALS // total.size))
     some = total if parts == 1 else np.zeros((parts * len(total), *total.shape[1:]), total.dtype)
     args = (*sums.seen(x, plan.stride, start), g, g.shape[1:], plan.groups, some)
     run_parts("correlate_taps", parts, args, ~(1 << 8 | 1 << 13))

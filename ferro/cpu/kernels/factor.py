@@ -8,25 +8,26 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.gemm import DTYPES
+from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
 
 _KERNELS = ("eliminate_blocks", "log_determinants", "reflect_back", "reflect_blocks", "root")
-_MOST = 1 << 20  # numbers of a matrix up to which LAPACK is slower
 ORDER = 16  # up to which numbers one by one are quick enough for `cholesky`
-_CHUNK = 1 << 18  # multiplications, some 20 us
 
 
 def ready(x: np.ndarray) -> bool:
     """Whether there are kernels for these matrices."""
     dtype = x.dtype
-    return dtype in DTYPES and readiness.ready(_KERNELS, dtype) and x.size > 0 and x.shape[-1] * x.shape[-2] <= _MOST
+    return (
+        dtype in DTYPES and readiness.ready(_KERNELS, dtype) and x.size > 0 and x.shape[-1] * x.shape[-2] <= FACTOR_MOST
+    )
 
 
 def _run(name: str, multiplications: int, count: int, *stacks: Any) -> bool:
     """The kernel of a stack of so many matrices."""
-    chunks = min(multiplications // _CHUNK, count)
+    chunks = min(multiplications // FACTOR_CHUNK, count)
     if chunks < 2:
         return get(name)(0, count, *stacks) is not False
     return run_rows(name, chunks, count, (0, count, *stacks), whole=-1, span=0)

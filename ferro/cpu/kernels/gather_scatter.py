@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
+from ferro.cpu.thresholds import ADD_CHUNK, INDEX_LIST, TAKE_LEAST, TAKE_NARROW
+from ferro.native.thresholds import CHUNK
 from ferro.native.workers import helpers, run_parts, run_rows
 
 _PLACES = np.dtype(np.int64)
-_SOME, _MANY = 1 << 13, 1 << 14  # elements of a chunk: to be added to, to be copied
-LARGE = 1 << 15  # elements of slices from which two threads are worth while
-NARROW = 20  # elements of a slice below which NumPy is the faster one on one thread
 WIDE, PARTS = (
     32,
     8,
 )  # elements of a slice from which parts of a dimension are added to by themselves, and how many parts
-FEW = 32  # places that are looked at fastest as a list
 
 
 def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
@@ -34,7 +32,7 @@ def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
 
 def within(index: np.ndarray, size: int) -> bool:
     """Whether all of an index of one dimension, of int64, are in [0, size)."""
-    if index.size < FEW:
+    if index.size < INDEX_LIST:
         places = index.tolist()
         return not places or (min(places) >= 0 and max(places) < size)
     return np.maximum.reduce(index.view(np.uint64)) < size  # a negative number is huge without its sign
@@ -62,7 +60,7 @@ def _run(name: str, dim: int, size: int, first: np.ndarray, index: np.ndarray, o
         )
     elif name == "add_slices":
         wide = len(b) >= MOST_CHUNKS or b.shape[2] >= WIDE  # every part looks at all of the index
-        parts = max(1, min(a.size // _SOME, MOST_CHUNKS if len(b) >= MOST_CHUNKS else PARTS)) if wide else 1
+        parts = max(1, min(a.size // ADD_CHUNK, MOST_CHUNKS if len(b) >= MOST_CHUNKS else PARTS)) if wide else 1
         fine = run_rows(name, parts, parts, (0, parts, parts, a, where, b), -1, 0)
     else:
         fine = _by_rows(name, a, where, b)
@@ -101,7 +99,7 @@ def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
     shape, count, kind = x.shape, index.size, x.dtype
     table = x.ndim == 2 and dim == 0
     size, width = shape if table else (shape[dim], math.prod(shape[dim + 1 :]))
-    if count * width < (SMALL if width == 1 else LARGE) or (1 < width < NARROW and not helpers()):
+    if count * width < (SMALL if width == 1 else TAKE_LEAST) or (1 < width < TAKE_NARROW and not helpers()):
         return None
     if not (x.flags.c_contiguous and index.dtype == _PLACES and has_kernel(x, "take", "gather_rows")):
         return None
@@ -110,7 +108,7 @@ def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
         return _run("take", dim, size, x, index, out)
     a, b = (x, out) if table else (x.reshape(-1, width), out.reshape(-1, width))
     rows = len(b)
-    chunks = min(out.size // _MANY, rows, MOST_CHUNKS)
+    chunks = min(out.size // CHUNK, rows, MOST_CHUNKS)
     args = (0, rows, size, a, index if index.flags.carray else contiguous(index), b)
     return out if run_rows("take", chunks, rows, args, -1, 0) else _refuse("take", dim, size, index)
 

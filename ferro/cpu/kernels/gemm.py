@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.blas_products import gemm as blas_gemm
+from ferro.cpu.thresholds import GEMM_LEAST, GEMM_LEAST_EACH, GEMM_LEAST_STACK, PRODUCT_CHUNK
 from ferro.native import isa, readiness
 from ferro.native.readiness import get
 from ferro.native.workers import helpers, run_rows
 
 _KERNELS = ("product_part",)
 _ROWS, _COLUMNS = 12, {4: 32, 8: 16}  # of a tile, see jit_gemm.py; columns by the size of a number
-# Where BLAS is quicker: products of less multiplications; stacks of less, or of less in each matrix; results of few rows
-# or columns.
-_LEAST, _LEAST_STACK, _LEAST_EACH = (1 << 18) + 1, 1 << 19, 1 << 14
 _FEW_ROWS, _FEW_COLUMNS = 6, 16
-_CHUNK = 1 << 20  # multiplications, some 12 us
 _FEW, _BROAD = 320, 8  # rows (`FEW` of jit_gemm.py) up to which b is not copied; columns of tiles that can be shared
 
 
@@ -31,7 +28,7 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
         work = a.size * b.shape[-1]
         if b.ndim > 2:
             work = max(work, a.shape[-2] * b.size)
-        if work >= _LEAST and _is_suitable(a, b, work):
+        if work >= GEMM_LEAST and _is_suitable(a, b, work):
             if start is None and a.ndim == 2 and b.ndim == 2:
                 out = np.empty((a.shape[0], b.shape[1]), a.dtype)
                 _multiply_plain(a, b, out)
@@ -44,10 +41,10 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
 
 
 def _is_suitable(a: np.ndarray, b: np.ndarray, work: int) -> bool:
-    """Whether the kernel is quicker for so many multiplications (_LEAST or more), and there is machine code of it."""
+    """Whether the kernel is quicker for so many multiplications (GEMM_LEAST or more), and there is machine code of it."""
     dtype = a.dtype
     (m, k), (depth, n) = a.shape[-2:], b.shape[-2:]
-    is_large = b.ndim == 2 or (work >= _LEAST_STACK and m * k * n >= _LEAST_EACH)
+    is_large = b.ndim == 2 or (work >= GEMM_LEAST_STACK and m * k * n >= GEMM_LEAST_EACH)
     if not is_large or m < _FEW_ROWS or n < _FEW_COLUMNS or k != depth or b.dtype is not dtype:
         return False
     return dtype in DTYPES and readiness.ready(_KERNELS, dtype)
@@ -119,7 +116,7 @@ def _share(arrays: tuple, plan: tuple) -> None:
     """
     outer, inner, m, k, n, *_ = plan
     high, count = -(-m // _ROWS), outer * inner
-    chunks = count * m * k * n // _CHUNK
+    chunks = count * m * k * n // PRODUCT_CHUNK
     if chunks < 2:
         get("product_part")(0, count * high, *arrays, (*plan, high))
         return

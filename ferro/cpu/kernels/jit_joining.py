@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.thresholds import JOIN_SCATTERED
 from ferro.native.jit import device
-from ferro.native.jit_entries import MOST, as_long, flat_at, is_array, is_plain, length, shaped, size_of
+from ferro.native.jit_entries import as_long, flat_at, is_array, is_plain, length, shaped, size_of
 from ferro.native.jit_fields import (
     class_of,
     count_of,
@@ -23,9 +24,9 @@ from ferro.native.jit_fields import (
     strides_of,
     tuple_type,
 )
+from ferro.native.thresholds import ENTRY_MOST
 
 _ALIGNED = 0x100
-_SCATTERED = 512  # elements of an array that is not contiguous: each is looked for by itself
 
 
 def entries(dtype: Any) -> list[Any]:
@@ -75,11 +76,11 @@ def _entry(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
                 if (more or j != d) and length(a, j, j + 1) != length(first, j, j + 1):
                     return 0
             size = size_of(a)
-            if size > _SCATTERED and not is_plain(a, number):
+            if size > JOIN_SCATTERED and not is_plain(a, number):
                 return 0
             total += size
             along += 1 if more else length(a, d, d + 1)
-        if total < 1 or total > MOST:
+        if total < 1 or total > ENTRY_MOST:
             return 0
         shape = room()
         for j in range(ndim + more):

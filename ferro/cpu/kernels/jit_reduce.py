@@ -16,7 +16,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_bits import rank, unrank
 from ferro.cpu.kernels.jit_rows import squares_from, total_from
-from ferro.cpu.kernels.limits import TILE
+from ferro.cpu.thresholds import SUM_TILE
 from ferro.native.jit import device, kernel, reduction
 
 f64 = np.float64
@@ -36,10 +36,10 @@ def _part(k, results, x):
 def _tile(k, results, x):
     """The same for the tile number k, the row of its results, and its columns."""
     m = x.shape[2]
-    tiles = -(-m // TILE)
-    to, left = k // tiles, k % tiles * TILE
+    tiles = -(-m // SUM_TILE)
+    to, left = k // tiles, k % tiles * SUM_TILE
     i, start, end = _part(to, results, x)
-    return i, start, end, to, slice(left, min(left + TILE, m))
+    return i, start, end, to, slice(left, min(left + SUM_TILE, m))
 
 
 @reduction
@@ -134,7 +134,7 @@ def _add_rows(x, center, start, end, few, total):
 @kernel
 def sum_columns(x, center, out, first, stop):
     """The sums of x - center, with a center for each column of each matrix of x."""
-    few, wide, sums = np.zeros(TILE, x.dtype), np.zeros(TILE, f64), np.zeros(TILE, f64)
+    few, wide, sums = np.zeros(SUM_TILE, x.dtype), np.zeros(SUM_TILE, f64), np.zeros(SUM_TILE, f64)
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
         row = out[to, columns]
@@ -150,7 +150,7 @@ def sum_columns(x, center, out, first, stop):
 @kernel
 def square_columns(x, mean, out, first, stop):
     """The sums of (x - mean)², with a mean for each column of each matrix of x: in float64, whose range is wide enough."""
-    total = np.zeros(TILE, f64)
+    total = np.zeros(SUM_TILE, f64)
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
         row, center = out[to, columns], mean[i, columns]

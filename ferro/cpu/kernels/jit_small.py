@@ -18,13 +18,12 @@ from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
 from ferro.cpu.kernels.jit_softmax import less_norm
 from ferro.cpu.kernels.limits import SMALL_SQUARES
+from ferro.cpu.thresholds import SUM_LONG, SUM_RUN
 from ferro.native.jit import device, kernel, whole_registers
+from ferro.native.thresholds import SMALL
 
 f64 = np.float64
 
-MOST = 4096  # numbers that have channels: more are for kernels that go along the rows
-RUN = 256  # so many numbers may be added one after the other,
-LONG = 8192  # and so many that lie side by side, of which dozens of sums are taken at once
 
 # --- arithmetic ------------------------------------------------------------------------------------------------------
 
@@ -78,11 +77,11 @@ def _sums(x, before, n, behind, out):
     if behind == 1:
         for r in range(before):
             total = f64(0)
-            for start in range(r * n, r * n + n, LONG):
-                total += total_of(x[start : min(start + LONG, r * n + n)])
+            for start in range(r * n, r * n + n, SUM_LONG):
+                total += total_of(x[start : min(start + SUM_LONG, r * n + n)])
             out[r] = total
         return True
-    if n > RUN:
+    if n > SUM_RUN:
         return False
     for r in range(before):
         sums = out[r * behind : r * behind + behind]
@@ -116,7 +115,7 @@ def _in_range(squares, x):
 
 @kernel
 def var(x, correction, before, n, behind, out):
-    if n <= correction or n > (LONG if behind == 1 else RUN):
+    if n <= correction or n > (SUM_LONG if behind == 1 else SUM_RUN):
         return False
     for r in range(before):
         for i in range(behind):
@@ -141,7 +140,7 @@ def var(x, correction, before, n, behind, out):
 
 @kernel
 def vector_norm(x, order, before, n, behind, out):
-    if order != 2 or behind > 1 or n > LONG:
+    if order != 2 or behind > 1 or n > SUM_LONG:
         return False
     for r in range(before):
         total = squares_from(x[r * n : r * n + n], x.dtype.type(0))
@@ -193,7 +192,7 @@ _batch_norm = jit_norm.batch_norm
 
 @kernel
 def batch_norm(x, weight, bias, eps, out, mean, var):
-    if x.size >= MOST:
+    if x.size >= SMALL:
         return False
     _batch_norm(x, weight, bias, eps, out, mean, var)
     return True
@@ -203,7 +202,7 @@ def batch_norm(x, weight, bias, eps, out, mean, var):
 def batch_norm_vjp(g, x, weight, mean, var, eps, out, g_weight, g_bias):
     """All three gradients."""
     T = x.dtype.type
-    if x.size >= MOST:
+    if x.size >= SMALL:
         return False
     count = T(x.shape[0] * x.shape[2])
     for k in range(x.shape[1]):

@@ -17,8 +17,8 @@ from ferro.cpu.kernels.jit_reduce import (
     sum_columns,
     sum_rows,
 )
-from ferro.cpu.kernels.limits import FEW, PIECE, SMALL_SQUARES, TILE
-from ferro.cpu.kernels.limits import GRAIN_OF_SUMS as GRAIN
+from ferro.cpu.kernels.limits import SMALL_SQUARES
+from ferro.cpu.thresholds import SUM_FEW_TILES, SUM_GRAIN, SUM_PIECE, SUM_TILE
 from ferro.native.jit import device, kernel
 from ferro.native.jit_work_queue import over_rows
 
@@ -28,10 +28,10 @@ _FIRST = np.int64(0)
 @device
 def _cut(before, n, behind):
     """As `_cut` in reduce.py: into how many parts to cut n, how many tiles there are then, and how many chunks of them."""
-    tiles = before * -(-behind // TILE)
-    parts = max(1, min(-(-n * behind // PIECE), n // 8)) if tiles <= FEW else 1
+    tiles = before * -(-behind // SUM_TILE)
+    parts = max(1, min(-(-n * behind // SUM_PIECE), n // 8)) if tiles <= SUM_FEW_TILES else 1
     tiles *= parts
-    return parts, tiles, max(1, min(-(-8 * before * n * behind // GRAIN), tiles, 32))
+    return parts, tiles, max(1, min(-(-8 * before * n * behind // SUM_GRAIN), tiles, 32))
 
 
 def _sums_by(rows: Any, columns: Any) -> Any:

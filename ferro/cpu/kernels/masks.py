@@ -9,8 +9,7 @@ import numpy as np
 from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, share_rows
 from ferro.cpu.kernels.strided_copy import NUMBERS
 from ferro.native import readiness, workers
-
-_SOME = 1 << 14  # elements of a part
+from ferro.native.thresholds import CHUNK
 
 
 def flat(x: Any, *names: str) -> np.ndarray | None:
@@ -32,7 +31,7 @@ def choose(mask: np.ndarray, x: Any, y: Any, out: np.ndarray) -> bool:
             return False
         given.append(a.reshape(-1).view(target.dtype))
     whole = 2 * (not x.ndim) + 4 * (not y.ndim)
-    share_rows("choose", target.size, 8 * _SOME, (mask.reshape(-1), *given, target), whole)
+    share_rows("choose", target.size, 8 * CHUNK, (mask.reshape(-1), *given, target), whole)
     return True
 
 
@@ -63,7 +62,7 @@ def place(out: np.ndarray, mask: np.ndarray, x: np.ndarray, clear: bool) -> bool
 
 def _counted(mask: np.ndarray) -> tuple[int, np.ndarray]:
     """In how many parts a mask is read, and how many of its elements are true before each of them, and in all."""
-    parts = max(1, min(mask.size // _SOME, MOST_CHUNKS))
+    parts = max(1, min(mask.size // CHUNK, MOST_CHUNKS))
     before = np.zeros(parts + 1, np.int64)
     for part in range(parts):
         some = np.count_nonzero(mask[mask.size * part // parts : mask.size * (part + 1) // parts])

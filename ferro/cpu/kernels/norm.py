@@ -18,13 +18,11 @@ from ferro.cpu.kernels.common import (
     share_rows,
     widened,
 )
+from ferro.cpu.thresholds import CHANNEL_CHUNK, CHANNEL_LONG
 from ferro.native.workers import run_parts
 
 Needs = tuple[bool, bool, bool]
 Gradients = tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None]
-
-SUMMED = 1 << 17  # elements of channels that are summed for themselves, at least
-LONG = 64  # places of a channel from which each of its images is summed for itself
 
 
 def _narrowed(gradients: Gradients, dtype: np.dtype) -> Gradients:
@@ -60,7 +58,7 @@ def _per_channel(name: str, x: np.ndarray, arrays: tuple, sums: int) -> np.ndarr
     """
     batch, channels = x.shape[:2]
     if batch >= channels:
-        parts = _parts(batch, SUMMED * batch // x.size)
+        parts = _parts(batch, CHANNEL_CHUNK * batch // x.size)
         totals = np.zeros((sums, parts * channels))
         whole = sum([1 << k for k, a in enumerate(arrays) if a.ndim == 1])
         run_parts(name, parts, (*arrays, 0, channels, *totals), whole)
@@ -107,7 +105,7 @@ def _moments(x: np.ndarray, dims: tuple[int, ...]) -> tuple[np.ndarray, np.ndarr
             centred = x - np.expand_dims(mean.astype(x.dtype), dims)
             return mean, np.asarray(np.mean(np.square(centred, dtype=np.float64), dims))
     word, parts = _as_channels(x, dims)
-    if word == "channel" and parts.shape[2] >= LONG:
+    if word == "channel" and parts.shape[2] >= CHANNEL_LONG:
         mean, var = _long_moments(parts)
         return mean.reshape(shape), var.reshape(shape)
     count = parts.size // parts.shape[1]

@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, contiguous, has_kernel, share_rows
+from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
 from ferro.cpu.kernels.gemm import DTYPES
+from ferro.cpu.thresholds import GRAIN, LSTM_CHUNK, LSTM_SHARED
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
 
-LARGE = 1 << 22  # multiplications of a step from which they are worth several threads
-SEQUENCES, CHUNK = 16, 1 << 21  # that a thread takes through all steps, and their multiplications, some 40 us
+SEQUENCES = 16  # that a thread takes through all steps
 _ONE = {np.dtype(c): np.ones((), c) for c in "fd"}
 
 
@@ -39,11 +39,11 @@ def lstm(
     out: np.ndarray,
 ) -> bool:
     """All steps of an LSTM by one kernel, if there is one for them: h and c become the states after the steps."""
-    if len(h) * w.size >= LARGE or gates.dtype not in DTYPES or not has_kernel(gates, "lstm"):
+    if len(h) * w.size >= LSTM_SHARED or gates.dtype not in DTYPES or not has_kernel(gates, "lstm"):
         return False
     starts, ends = np.array([rows.start for rows in slices]), np.array([rows.stop for rows in slices])
     args = (0, len(h), starts, ends - starts, gates, contiguous(w), h, c, cells, out)
-    run_rows("lstm", min(len(h) // SEQUENCES, len(gates) * w.size // CHUNK), len(h), args, -1, 0)
+    run_rows("lstm", min(len(h) // SEQUENCES, len(gates) * w.size // LSTM_CHUNK), len(h), args, -1, 0)
     return True
 
 

@@ -9,22 +9,19 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous, has_kernel, share_rows
-from ferro.cpu.kernels.limits import FEW, PIECE, TILE
-from ferro.cpu.kernels.limits import GRAIN_OF_SUMS as GRAIN
+from ferro.cpu.thresholds import SUM_FEW_TILES, SUM_GRAIN, SUM_LEAST, SUM_PIECE, SUM_TILE
 from ferro.native.readiness import ready
 from ferro.native.workers import run_rows
-
-LARGE = 1 << 17  # elements below which NumPy takes less than 50 us, and nothing is compiled
 
 
 def has_sum_kernel(x: np.ndarray) -> bool:
     """Whether `total` takes `x`: large, and of single or double precision."""
-    return x.size >= LARGE and x.dtype in _REAL and ready(_SUMS, x.dtype)
+    return x.size >= SUM_LEAST and x.dtype in _REAL and ready(_SUMS, x.dtype)
 
 
 def has_extreme_kernel(x: np.ndarray) -> bool:
     """Whether `extreme` and `first_extreme` take `x`."""
-    return x.size >= LARGE and has_kernel(x, *_EXTREMA)
+    return x.size >= SUM_LEAST and has_kernel(x, *_EXTREMA)
 
 
 _DOUBLE = np.dtype(np.float64)
@@ -80,12 +77,12 @@ def _cut(before: int, n: int, m: int) -> tuple[int, int, int, int, int, int]:
     """How `_along` takes an array of (before, n, m) numbers: into how many parts it cuts n where there are few tiles of
     columns for the threads to share, how many tiles there are in all, and how many chunks of these.
     """
-    tiles = before * -(-m // TILE)
+    tiles = before * -(-m // SUM_TILE)
     parts = (
-        max(1, min(-(-n * m // PIECE), n // 8)) if tiles <= FEW else 1
+        max(1, min(-(-n * m // SUM_PIECE), n // 8)) if tiles <= SUM_FEW_TILES else 1
     )  # parts of 8 rows are large beside their results
     tiles *= parts
-    return before, n, m, parts, tiles, min(-(-8 * before * n * m // GRAIN), tiles, MOST_CHUNKS)
+    return before, n, m, parts, tiles, min(-(-8 * before * n * m // SUM_GRAIN), tiles, MOST_CHUNKS)
 
 
 # What takes the results for the parts of rows together.
@@ -127,7 +124,7 @@ def quotients(whole: np.ndarray, x: np.ndarray, dim: int) -> np.ndarray:
     count = math.gcd(x.size, MOST_CHUNKS) if whole.size == 1 else before * x.shape[dim] if after > 1 else before
     out = np.empty(x.shape, x.dtype)
     args = (x.reshape(count, -1), whole.reshape(before, after), out.reshape(count, -1), 0, count)
-    run_rows("quotients", min(16 * x.size // GRAIN, count, MOST_CHUNKS), count, args, -1, 3)
+    run_rows("quotients", min(16 * x.size // SUM_GRAIN, count, MOST_CHUNKS), count, args, -1, 3)
     return out
 
 
@@ -145,5 +142,5 @@ def first_extreme(x: np.ndarray, dim: int, largest: bool) -> tuple[np.ndarray, n
     y = x.reshape(before, shape[dim], behind)
     left = shape[:dim] + shape[dim + 1 :]
     best, place = np.empty((before, behind), x.dtype), np.empty((before, behind), np.int64)
-    share_rows("first_extreme_columns", before, GRAIN // (2 * y[0].size) + 1, (y, largest, best, place))
+    share_rows("first_extreme_columns", before, SUM_GRAIN // (2 * y[0].size) + 1, (y, largest, best, place))
     return best.reshape(left), place.reshape(left)

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL
+from ferro.cpu.thresholds import COPY_CHUNK, COPY_LEAST, COPY_PLANS
 from ferro.native import readiness, workers
 
 _TRANSPOSED = ("transposed",)
 NUMBERS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}  # what elements of so many bytes are moved as
-LARGE = 1 << 15  # elements from which views are copied by the kernel: what comes before it takes some microseconds
-_SOME = 1 << 13  # elements of a chunk
-_FEW = 64  # copies up to which a plan is kept
 
 
 def contiguous(x: np.ndarray) -> np.ndarray:
@@ -28,7 +26,7 @@ def contiguous(x: np.ndarray) -> np.ndarray:
         number = NUMBERS.get(x.itemsize)
         if number is not None and readiness.ready(_TRANSPOSED, number):
             return _transposed(x, number, *parts)
-    if x.size < LARGE:
+    if x.size < COPY_LEAST:
         return np.array(x, order="C")
     out = np.empty(x.shape, x.dtype)
     assign((out, x))
@@ -75,7 +73,9 @@ def assign(*pairs: tuple[np.ndarray, Any]) -> None:
         plain = plain and target.dtype is kind is source.dtype and target.flags.aligned and source.flags.aligned
         layouts.append((target.shape, target.strides, source.shape, source.strides))
         arrays += (source, target)  # (these live until they have been read)
-    planned = _plan if len(pairs) <= _FEW else _plan.__wrapped__  # (plans of many copies are large, and would be kept)
+    planned = (
+        _plan if len(pairs) <= COPY_PLANS else _plan.__wrapped__
+    )  # (plans of many copies are large, and would be kept)
     plan = planned(kind, tuple(layouts)) if plain else None
     parallel = None if plan is None else workers.fixed_parallel("move", _example)
     if plan is not None and parallel is not None:
@@ -93,7 +93,7 @@ def assign(*pairs: tuple[np.ndarray, Any]) -> None:
 def copied(x: np.ndarray) -> np.ndarray:
     """A copy with the same order of dimensions in memory, which for an expanded array is the usual one."""
     order = "C" if 0 in x.strides else "K"
-    if x.size < LARGE:
+    if x.size < COPY_LEAST:
         return x.copy(order)
     out = np.empty_like(x, order=order)
     assign((out, x))
@@ -102,7 +102,7 @@ def copied(x: np.ndarray) -> np.ndarray:
 
 def zeros(shape: tuple, dtype: Any) -> np.ndarray:
     """Zeros, written by all threads where there are many."""
-    if not workers.helpers() or math.prod(shape) < LARGE:
+    if not workers.helpers() or math.prod(shape) < COPY_LEAST:
         return np.zeros(shape, dtype)
     out = np.empty(shape, dtype)
     assign((out, 0))
@@ -119,7 +119,7 @@ def triangle(x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray | None:
     out = np.empty(x.shape, x.dtype)
     rows = x.size // n
     args = (0, rows, m, diagonal, lower, x.reshape(rows, n).view(number), out.reshape(rows, n).view(number))
-    workers.run_rows("triangle", min(x.size // _SOME, rows, MOST_CHUNKS), rows, args, whole=-1, span=0)
+    workers.run_rows("triangle", min(x.size // COPY_CHUNK, rows, MOST_CHUNKS), rows, args, whole=-1, span=0)
     return out
 
 
@@ -129,7 +129,7 @@ def _plan(kind: np.dtype, layouts: tuple) -> tuple[np.ndarray, Any, int] | None:
     its beginning, and the number of parts. None if the arrays are small, or the kernel cannot do it.
     """
     total = sum([math.prod(layout[0]) for layout in layouts])
-    if total < LARGE or kind.hasobject:
+    if total < COPY_LEAST or kind.hasobject:
         return None
     words = [0] * (2 * len(layouts))
     for layout in layouts:
@@ -137,7 +137,11 @@ def _plan(kind: np.dtype, layouts: tuple) -> tuple[np.ndarray, Any, int] | None:
         if found is None:
             return None
         words += found
-    return np.array(words, np.int64), struct.Struct(f"{2 * len(layouts)}q").pack_into, min(total // _SOME, MOST_CHUNKS)
+    return (
+        np.array(words, np.int64),
+        struct.Struct(f"{2 * len(layouts)}q").pack_into,
+        min(total // COPY_CHUNK, MOST_CHUNKS),
+    )
 
 
 def _words(size: int, shape: tuple, target: tuple, given: tuple, source: tuple) -> list[int] | None:

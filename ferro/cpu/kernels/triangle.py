@@ -5,19 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels.gemm import DTYPES
+from ferro.cpu.thresholds import PRODUCT_CHUNK, TRIANGLE_MOST
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
 
 _KERNELS = ("substitute", "exchange")
-_MOST = 512  # order up to which the triangle stays in the second cache while one panel after the other reads it
 _WIDE = 128  # bytes of a row of a panel
-_CHUNK = 1 << 20  # multiplications, some 25 us
 
 
 def ready(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether there is a kernel for A X = B."""
-    return a.dtype in DTYPES and a.dtype is b.dtype and a.shape[-1] <= _MOST and readiness.ready(_KERNELS, a.dtype)
+    return (
+        a.dtype in DTYPES and a.dtype is b.dtype and a.shape[-1] <= TRIANGLE_MOST and readiness.ready(_KERNELS, a.dtype)
+    )
 
 
 def solve(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
@@ -36,7 +37,7 @@ def solve(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
     if x.ndim > 2:
         a, x = a.reshape(-1, n), x.reshape(-1, columns)
     panels = -(-columns // (_WIDE // x.itemsize)) * (len(x) // n)
-    chunks = x.size * n // _CHUNK
+    chunks = x.size * n // PRODUCT_CHUNK
     if chunks < 2:
         get("substitute")(0, panels, a, x, n, turned, upper, unit)
     else:

@@ -26,6 +26,7 @@ from ferro.cpu.kernels import (
     winograd,
 )
 from ferro.cpu.kernels.common import pointwise, share_rows
+from ferro.cpu.thresholds import SUM_LEAST
 from ferro.elementwise import DECLARED as ELEMENTWISE
 from ferro.native.readiness import get
 from ferro.native.work_queue import HALT, SIZE
@@ -126,7 +127,7 @@ def _call_channels(x: np.ndarray) -> None:
     image = x.reshape(1, 4, 1024)
     _, mean, rstd = norm.group_norm(image, None, None, 2, 1e-5)
     norm.group_norm_vjp(image, image, None, mean, rstd, 2, ALL)
-    large = np.broadcast_to(x, (reduce.LARGE // x.size, *x.shape)).copy()
+    large = np.broadcast_to(x, (SUM_LEAST // x.size, *x.shape)).copy()
     for power in (1, 2):
         for kind in {x.dtype, np.dtype(np.float64)}:
             reduce.total(large, (2,), True, kind, None, power)

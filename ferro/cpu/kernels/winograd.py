@@ -11,18 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from ferro.cpu.kernels.common import MOST_CHUNKS
+from ferro.cpu.thresholds import CONV_CHUNK, CONV_TOTALS, WINOGRAD_MANY, WINOGRAD_SHARED, WINOGRAD_STRIP
 from ferro.native import readiness
 from ferro.native.workers import run_parts, run_rows
 
 Ints = tuple[int, ...]
 
-STRIP = 1 << 18  # numbers of the images of a tile
 WINDOWS = 96  # that are multiplied at a time: they stay in the second cache
-MANY_CHANNELS = 384  # channels of images and results from which on these are half as many
-CHUNK_WORK = 1 << 21  # multiplications of a chunk
-SHARED_WORK = 1 << 22  # multiplications from which on there are tiles for several threads
 SHARES = 4
-TOTALS = 1 << 22  # numbers in all the gradients by the weight that chunks may sum apart
 APART = 256  # windows at least that a chunk sums apart
 MANY_ROWS = 256  # of the weight, for which chunks may prepare the same windows once more
 WINDOW_COST = 130  # what it costs to prepare a window of one channel, in multiplications; a result likewise
@@ -70,7 +66,7 @@ def _grid(batch: int, channels: int, height: int, width: int, work: int, least: 
     """For results of this height and width, and so many channels of images; `least` tiles, if that is not too many."""
     line = max(width, 8) + 2
     parts = 1
-    while height > 4 * parts and (channels * (height // parts + 4) * line > STRIP or batch * parts < least):
+    while height > 4 * parts and (channels * (height // parts + 4) * line > WINOGRAD_STRIP or batch * parts < least):
         parts += 1
     rows = 2 * -(-height // (2 * parts))
     cuts = [(a, min(a + rows, height)) for a in range(0, height, rows)]
@@ -78,10 +74,10 @@ def _grid(batch: int, channels: int, height: int, width: int, work: int, least: 
         cuts[-2:] = [(cuts[-2][0], height)]
     most = max([b - a for a, b in cuts])
     few = -(-WINDOWS // (8 * _pieces(height, width)))  # images for half as many windows as are multiplied at a time
-    images = min(STRIP // (channels * (most + 2) * line), max(-(-batch // least), few))
+    images = min(WINOGRAD_STRIP // (channels * (most + 2) * line), max(-(-batch // least), few))
     images = 1 if len(cuts) > 1 else max(1, min(images, batch))
     tiles = [[n, min(n + images, batch), 0, 1, a, b, 0, width] for a, b in cuts for n in range(0, batch, images)]
-    parts = max(1, min(len(tiles), MOST_CHUNKS, work // CHUNK_WORK))
+    parts = max(1, min(len(tiles), MOST_CHUNKS, work // CONV_CHUNK))
     return _Grid(
         room=(1, most + 2, line),
         reach=(0, 2, line - width),
@@ -97,7 +93,7 @@ def _prepared(w: np.ndarray, turned: bool) -> np.ndarray:
     strides = (9, 9 * channels, rows) if turned else (9 * channels, 9, rows)
     packed = np.empty((16, -(-rows // 8) * 8, columns), w.dtype)
     blocks = packed.shape[1] // 8
-    chunks = min(blocks, MOST_CHUNKS, blocks * TAPS_COST * 8 * columns // CHUNK_WORK)
+    chunks = min(blocks, MOST_CHUNKS, blocks * TAPS_COST * 8 * columns // CONV_CHUNK)
     run_rows("winograd_taps", chunks, blocks, (w, strides, turned, 0, blocks, packed), -1, 3)
     return packed.reshape(-1)
 
@@ -110,8 +106,8 @@ def correlate(x: np.ndarray, w: np.ndarray, turned: bool, bias: np.ndarray, padd
     batch, channels = x.shape[:2]
     outputs, _, height, width = out.shape[1:]
     cost = 64 * batch * _pieces(height, width) * channels * outputs
-    grid = _grid(batch, channels, height, width, cost, SHARES if cost > SHARED_WORK else 1)
-    windows = WINDOWS if channels + outputs < MANY_CHANNELS else WINDOWS // 2
+    grid = _grid(batch, channels, height, width, cost, SHARES if cost > WINOGRAD_SHARED else 1)
+    windows = WINDOWS if channels + outputs < WINOGRAD_MANY else WINDOWS // 2
     packed = _prepared(w, turned)
     seen = np.zeros(grid.parts * 16, x.dtype)
     args = (
@@ -148,11 +144,11 @@ def by_taps(g: np.ndarray, x: np.ndarray, padding: Ints, total: np.ndarray) -> N
     outputs, _, *size = g.shape[1:]
     windows = batch * -(-size[0] // 2) * -(-size[1] // 2)
     work = 16 * windows * channels * outputs
-    parts = max(1, min(work // CHUNK_WORK, MOST_CHUNKS, windows // APART, TOTALS // (16 * channels * outputs)))
+    parts = max(1, min(work // CONV_CHUNK, MOST_CHUNKS, windows // APART, CONV_TOTALS // (16 * channels * outputs)))
     tiles = _grid(batch, channels + outputs, *size, work, parts).tiles
     parts = min(parts, len(tiles))
     ranges = max(1, min(SHARES // parts, outputs // MANY_ROWS))
-    some = WINDOWS if channels + outputs < MANY_CHANNELS else WINDOWS * 4 // 3
+    some = WINDOWS if channels + outputs < WINOGRAD_MANY else WINDOWS * 4 // 3
     images, start, results = (channels, height, width), (-padding[1], -padding[2]), (outputs, *size)
     if parts == 1:  # the rows of the weight are shared
         args = (x, images, start, g, results, 0, tiles, some, total)

@@ -1,0 +1,304 @@
+"""The sizes from which functions of arrays change their way: one entry for each meaning, and what its number was chosen by.
+
+Over each entry stands its unit and its meaning, and then a program that shows both sides: `python bench/thresholds.py NAME`
+times the ways below and above it in one process, a row of `bench/run.py` the operation that it decides about. What
+bench/thresholds.py measured is in docs/internals/thresholds.md. Values are literals: machine code is made with the number, and
+only kernels that import an entry are compiled again when it changes (native/disk_cache.py). What ferro/native itself
+asks for stands in native/thresholds.py; how wide the blocks of one kernel are, in the file of that kernel.
+"""
+
+# --- elementwise functions and copies --------------------------------------------------------------------------------
+
+# elements: of a chunk that a thread of Python takes, if an element takes a nanosecond; a hand-over costs 20 to 60 us
+# shown by: bench/run.py --rows 'pointwise|indexing' --threads 2
+GRAIN = 1 << 16
+
+# elements: from here on formulas of several steps run as programs, a block after the other
+# shown by: bench/thresholds.py
+PROGRAM_LEAST = 1 << 15
+
+# elements: that a step of a program takes at a time, so that what steps leave stays in the first-level cache
+# shown by: bench/thresholds.py
+PROGRAM_BLOCK = 1 << 12
+
+# columns: from here on a row of a program is worth a call of one of NumPy's loops
+# shown by: bench/thresholds.py
+PROGRAM_COLUMNS = 1 << 8
+
+# bytes: read and written, from which on a result goes past the caches to memory (kernels/jit_stream.py)
+# shown by: bench/thresholds.py
+STREAM_LEAST = 3 << 25
+
+# elements: of a block of a formula that no program can do
+# shown by: bench/thresholds.py
+BLOCK = 1 << 15
+
+# elements: from here on such formulas are cut into blocks
+# shown by: bench/thresholds.py
+BLOCK_LEAST = 1 << 16
+
+# elements: from here on SciPy's functions of one argument are shared among threads; each takes some 20 ns an element
+# shown by: bench/thresholds.py
+SPECIAL_LEAST = 1 << 13
+
+# elements: from here on views are copied by a kernel; what comes before it takes some microseconds
+# shown by: bench/thresholds.py
+COPY_LEAST = 1 << 15
+
+# elements: of a chunk of a copy
+# shown by: bench/thresholds.py
+COPY_CHUNK = 1 << 13
+
+# copies: planned together, up to which the plan is kept for the next time
+# shown by: bench/run.py --rows 'indexing: .*(cat|split)'
+COPY_PLANS = 64
+
+# elements: of a mask of a triangle, up to which it is kept for the next time
+# shown by: bench/run.py --rows 'indexing: tri'
+TRIANGLE_KEPT = 1 << 14
+
+# elements: of an array with gaps, up to which it is joined to others by an entry, one element after the other
+# shown by: bench/per_op.py
+JOIN_SCATTERED = 512
+
+# --- indexing --------------------------------------------------------------------------------------------------------
+
+# elements: from here on adding at places is worth what comes before it
+# shown by: bench/thresholds.py
+INDEX_LEAST = 1 << 10
+
+# places: of an index, below which they are looked at fastest as a list
+# shown by: bench/thresholds.py
+INDEX_LIST = 32
+
+# elements: of the slices of a table, from which on a kernel takes them
+# shown by: bench/thresholds.py
+TAKE_LEAST = 1 << 15
+
+# elements: of a slice, below which NumPy takes it faster than the kernel on one thread
+# shown by: bench/thresholds.py
+TAKE_NARROW = 20
+
+# elements: of a chunk of what is added at places, each of which looks at all of the index
+# shown by: bench/run.py --rows 'indexing: index_add' --threads 2
+ADD_CHUNK = 1 << 13
+
+# --- sums, extremes, order -------------------------------------------------------------------------------------------
+
+# elements: from here on kernels sum; below, NumPy takes less than 50 us
+# shown by: bench/thresholds.py
+SUM_LEAST = 1 << 17
+
+# elements: that one thread sums in some 50 us
+# shown by: bench/thresholds.py
+SUM_GRAIN = 1 << 19
+
+# elements: of a few long rows or columns, that are summed together
+# shown by: bench/run.py --rows 'reductions: sum' --threads 2
+SUM_PIECE = 1 << 16
+
+# tiles: of columns, up to which there are too few to share, and rows are cut as well
+# shown by: bench/run.py --rows 'reductions: sum' --threads 2
+SUM_FEW_TILES = 8
+
+# columns: that are summed together; their sums stay in the first-level cache
+# shown by: bench/run.py --rows 'reductions: sum'
+SUM_TILE = 1 << 10
+
+# elements: that may be added one after the other (more lose digits)
+# shown by: bench/rounding.py
+SUM_RUN = 1 << 8
+
+# elements: that lie side by side, which entries sum as they lie, dozens of sums at once
+# shown by: bench/rounding.py
+SUM_LONG = 1 << 13
+
+# elements: of a chunk of channels that are summed for themselves
+# shown by: bench/run.py --rows 'nn: batch_norm' --threads 2
+CHANNEL_CHUNK = 1 << 17
+
+# rows: of a chunk of columns that are summed for themselves
+# shown by: bench/run.py --rows 'nn: layer_norm' --threads 2
+CHANNEL_ROWS = 512
+
+# places: of a channel, from which on each of its images is summed for itself
+# shown by: bench/run.py --rows 'nn: (batch|group)_norm'
+CHANNEL_LONG = 64
+
+# elements: of a row, from which on sorting keys packed with positions pays
+# shown by: bench/thresholds.py
+SORT_PACKED = 64
+
+# elements: of a row, from which on a selection is faster than a sort
+# shown by: bench/thresholds.py
+SELECT_LEAST = 256
+
+# elements: of a row, from which on a sample says where to look for a place
+# shown by: bench/thresholds.py
+SAMPLE_LEAST = 1 << 13
+
+# elements: of that sample
+# shown by: bench/run.py --rows 'reductions: median'
+SAMPLE = 1 << 10
+
+# --- products --------------------------------------------------------------------------------------------------------
+
+# multiplications: of a product with a vector, up to which OpenBLAS uses one thread whatever its limit
+# shown by: OpenBLAS 0.3, interface/gemv.c and interface/ger.c
+BLAS_VECTOR = 2048
+
+# multiplications: of real matrices, up to which OpenBLAS uses one thread whatever its limit
+# shown by: OpenBLAS 0.3, interface/gemm.c
+BLAS_MATRIX = 1 << 18
+
+# multiplications, chunks: from so many multiplications on, a product of BLAS is cut into so many chunks
+# shown by: bench/run.py --rows 'linalg: matmul' --threads 2
+BLAS_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), ((1 << 24) + 1, 2))
+
+# multiplications: from here on a step of a recurrent layer is worth several threads of BLAS
+# shown by: bench/run.py --rows 'nn: (lstm|gru)' --threads 2
+PRODUCT_SHARED = 1 << 24
+
+# multiplications: of a chunk that a thread of Python takes
+# shown by: bench/run.py --rows attention --threads 2
+PRODUCT_GRAIN = 1 << 21
+
+# multiplications: of a chunk that a worker takes, some 12 to 25 us
+# shown by: bench/run.py --rows 'linalg: matmul' --threads 2
+PRODUCT_CHUNK = 1 << 20
+
+# multiplications: from here on the kernel for products is faster than BLAS
+# shown by: bench/thresholds.py
+GEMM_LEAST = (1 << 18) + 1
+
+# multiplications: of a stack of products, from which on it is
+# shown by: bench/thresholds.py
+GEMM_LEAST_STACK = 1 << 19
+
+# multiplications: of each product of such a stack
+# shown by: bench/thresholds.py
+GEMM_LEAST_EACH = 1 << 14
+
+# rows: up to which a vector of ones is kept to sum columns by a product
+# shown by: bench/thresholds.py
+ONES_ROWS = 1 << 13
+
+# columns: up to which a reduction along them is slower than a product with ones
+# shown by: bench/thresholds.py
+ONES_COLUMNS = 1 << 8
+
+# numbers: of a matrix, up to which LAPACK's factorisations are slower than kernels
+# shown by: bench/thresholds.py
+FACTOR_MOST = 1 << 20
+
+# multiplications: of a chunk of factorisations of a stack, some 20 to 50 us
+# shown by: bench/run.py --rows 'linalg: (cholesky|qr|solve)' --threads 2
+FACTOR_CHUNK = 1 << 18
+
+# order: of a triangle, up to which it stays in the second-level cache while one panel after the other reads it
+# shown by: bench/thresholds.py
+TRIANGLE_MOST = 512
+
+# multiplications: of a step of an LSTM, from which on they are worth several threads, and the kernel of all steps is not
+# shown by: bench/run.py --rows 'nn: lstm' --threads 2
+LSTM_SHARED = 1 << 22
+
+# multiplications: that a thread takes through all steps of an LSTM, some 40 us
+# shown by: bench/run.py --rows 'nn: lstm' --threads 2
+LSTM_CHUNK = 1 << 21
+
+# numbers: of a block of scores in the kernel of attention, which stays in the second-level cache
+# shown by: bench/run.py --rows attention
+ATTENTION_SCORES = 1 << 16
+
+# elements: that a sparse product gathers at a time
+# shown by: bench/sparse_products.py
+SPARSE_GATHERED = 1 << 16
+
+# --- convolution, pooling, sequences ---------------------------------------------------------------------------------
+
+# multiplications: from here on kernels convolve; below, a product of matrices of windows
+# shown by: bench/thresholds.py
+CONV_LEAST = 1 << 17
+
+# multiplications: up to which an entry convolves; from there on a product of matrices is faster
+# shown by: bench/per_op.py
+SMALL_CONV_MOST = 2048
+
+# places: in a direction, up to which it does
+# shown by: bench/per_op.py
+SMALL_CONV_LONGEST = 1 << 10
+
+# elements: of the matrix of windows of one chunk
+# shown by: bench/conv.py
+CONV_WINDOWS = 1 << 18
+
+# multiplications: from here on such chunks are computed by several threads
+# shown by: bench/conv.py --threads 2
+CONV_SHARED = 1 << 22
+
+# numbers: that a tile of a convolution reads and writes
+# shown by: bench/conv.py
+CONV_TILE = 1 << 19
+
+# multiplications: of a chunk of a convolution, about 30 us
+# shown by: bench/conv.py --threads 2
+CONV_CHUNK = 1 << 21
+
+# channels times results: from here on there are tiles for several threads
+# shown by: bench/conv.py --threads 2
+CONV_TILES = 1 << 20
+
+# numbers: in all the gradients by the weight that chunks may sum apart, if they are more than two
+# shown by: bench/conv.py --threads 2
+CONV_TOTALS = 1 << 22
+
+# places: of a gradient, at least, for each of the sums that chunks keep apart, if they are more than two
+# shown by: bench/conv.py --threads 2
+CONV_APART = 1 << 10
+
+# numbers: that a tile sees of images whose channels lie along registers
+# shown by: bench/conv.py
+CONV_STRIP = 1 << 17
+
+# numbers: of the images of a tile of Winograd's algorithm
+# shown by: bench/conv.py
+WINOGRAD_STRIP = 1 << 18
+
+# channels: of images and results, from which on half as many windows are multiplied at a time
+# shown by: bench/conv.py
+WINOGRAD_MANY = 384
+
+# multiplications: from here on there are tiles for several threads
+# shown by: bench/conv.py --threads 2
+WINOGRAD_SHARED = 1 << 22
+
+# elements: of several arrays of planes, which stay in the second-level cache
+# shown by: bench/run.py --rows 'nn: .*pool'
+POOL_CACHED = 1 << 16
+
+# numbers: of alpha, from which on a kernel does the steps of CTC, each of which costs NumPy some 20 calls
+# shown by: bench/thresholds.py
+CTC_LEAST = 1 << 10
+
+# --- the tape --------------------------------------------------------------------------------------------------------
+
+# elements: from here on adding a gradient in place is worth a look at its reference count
+# shown by: bench/thresholds.py
+ADD_IN_PLACE_LEAST = 1 << 12
+
+# elements: of a gradient, below which the engine does not ask whether several threads would gain
+# shown by: bench/parallel.py
+SHARE_LEAST = 2000
+
+# nanoseconds: by estimate (many times the true ones, where kernels run), of two nodes at hand that are worth two threads
+# shown by: bench/parallel.py
+HEAVY = 600_000
+
+# nanoseconds: the same, where the caller names a number of threads
+# shown by: bench/parallel.py
+HEAVY_IF_ASKED = 40_000
+
+# nanoseconds: of one node that is worth a thread, with more to come behind others
+# shown by: bench/parallel.py
+VERY_HEAVY = 1_000_000

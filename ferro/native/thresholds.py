@@ -1,0 +1,25 @@
+"""The sizes from which the machine room changes its way, as far as ferro/native itself asks: see ferro/cpu/thresholds.py."""
+
+# elements: from here on compiled kernels answer, which start later than NumPy and are faster then
+# shown by: bench/thresholds.py
+SMALL = 1 << 12
+
+# elements: the longest array that an entry takes on its caller's thread; a longer one is shared among the workers
+# shown by: bench/run.py --rows pointwise --threads 2
+ENTRY_MOST = 1 << 15
+
+# elements: the longest array that an entry takes at all; the result of a longer one may go past the caches, in a program
+# shown by: bench/run.py --rows pointwise
+ENTRY_FULL = 1 << 22
+
+# elements: from here on an entry gives the interpreter's lock away while it computes, which costs some 50 ns
+# shown by: bench/per_op.py
+ENTRY_ALONE = 1 << 11
+
+# elements: of a chunk that a worker takes, where an element takes about a tenth of a nanosecond
+# shown by: bench/thresholds.py
+CHUNK = 1 << 14
+
+# chunks: at most, which keeps the cost of handing them over negligible, and 8 threads evenly busy
+# shown by: bench/thresholds.py
+MOST_CHUNKS = 32
