@@ -35,6 +35,7 @@ EXCEPTIONS = {
     "cpu/trace.py": {"_LONG"},
     "native/jit_export.py": {"_COMMON"},
     "native/layout.py": {"_NUMPY_ABI"},
+    "native/packaged.py": {"_LONGEST"},
     # how the loops of one kernel are blocked
     "cpu/kernels/conv.py": {"IMAGE_PLACES"},
     "cpu/kernels/gemm.py": {"_FEW"},

@@ -32,14 +32,15 @@ import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, contiguous, has_kernel, is_half, share_rows, widened
 from ferro.cpu.kernels.entries import DTYPES, FILES, entry
+from ferro.cpu.thresholds import CHANNEL_ROWS
 from ferro.native import registry
 from ferro.native.entries import EntryFile
+from ferro.native.thresholds import CHUNK
 from ferro.native.workers import run_parts
 
 _PACKAGE = "ferro.cpu.kernels"
 TILE = 256  # columns that a kernel takes together
 NARROW = 8  # fewer columns than this are turned into rows
-ROWS, SHARED = 512, 1 << 14  # rows, and elements of rows, that are summed for themselves, at least
 _WIDE = np.dtype(np.float64)
 _DTYPE_OF = {"norms": _WIDE, "labels": np.dtype(np.int64)}  # of the others: that of x
 
@@ -154,7 +155,7 @@ class ArrayFunction:
         needs = args[self.words.index("needs")] if "needs" in self.words else (True,) * len(self.results)
         given, whole = self._given(args, x.dtype, (rows, length))
         summed = "weight" in self.results
-        parts = max(1, min(rows // ROWS, x.size // SHARED, MOST_CHUNKS)) if summed else 0
+        parts = max(1, min(rows // CHANNEL_ROWS, x.size // CHUNK, MOST_CHUNKS)) if summed else 0
         shape = x.shape[x.ndim - args[self.words.index("trailing")] :] if summed else ()  # of a result `weight`
         found = []
         for k, word in enumerate(self.results):

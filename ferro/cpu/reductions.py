@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from ferro.cpu.indexing import gather, scatter_
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.kernels.reduce import (
@@ -41,7 +41,6 @@ _and: Any = np.logical_and.reduce
 _or: Any = np.logical_or.reduce
 _SMALL = {FLOAT32: 1e-30, np.dtype(np.float64): SMALL_SQUARES}
 SMALL_NORM = SMALL_SQUARES**0.5
-SMALL = 4096  # elements below which an array goes straight to NumPy
 
 
 def wide(x: Any) -> Any:

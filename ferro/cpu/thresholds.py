@@ -117,7 +117,7 @@ SUM_LONG = 1 << 13
 # shown by: bench/run.py --rows 'nn: batch_norm' --threads 2
 CHANNEL_CHUNK = 1 << 17
 
-# rows: of a chunk of columns that are summed for themselves
+# rows: that are summed for themselves, at least, where sums of rows are cut into parts
 # shown by: bench/run.py --rows 'nn: layer_norm' --threads 2
 CHANNEL_ROWS = 512
 
@@ -223,11 +223,11 @@ CONV_LEAST = 1 << 17
 
 # multiplications: up to which an entry convolves; from there on a product of matrices is faster
 # shown by: bench/per_op.py
-SMALL_CONV_MOST = 2048
+CONV_TERMS = 2048
 
 # places: in a direction, up to which it does
 # shown by: bench/per_op.py
-SMALL_CONV_LONGEST = 1 << 10
+CONV_LONGEST = 1 << 10
 
 # elements: of the matrix of windows of one chunk
 # shown by: bench/conv.py

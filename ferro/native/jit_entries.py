@@ -88,12 +88,14 @@ from ferro.native.jit_fields import (  # noqa: F401 (some are named in the texts
 )
 from ferro.native.jit_work_queue import parallel_version
 from ferro.native.loader import SUPPORTED, address
-from ferro.native.thresholds import CHUNK, ENTRY_ALONE, ENTRY_FULL, ENTRY_MOST, MOST_CHUNKS, SMALL  # noqa: F401 (in texts)
+from ferro.native.thresholds import CHUNK, ENTRY_ALONE, ENTRY_FULL, ENTRY_MOST, MOST_CHUNKS, SMALL
 from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64 = types.int64
 _int64, _int32, _int8 = ir.IntType(64), ir.IntType(32), ir.IntType(8)
+# What the texts of entries call the thresholds.
+MOST, FULL, LEAST, ALONE, GRAIN, CHUNKS = ENTRY_MOST, ENTRY_FULL, SMALL, ENTRY_ALONE, CHUNK, MOST_CHUNKS
 _NO_NUMBER = -(1 << 62)
 
 
@@ -524,7 +526,7 @@ if not plain{unless_free}: return 0
 | {view}(T, {a}, {size})""",
     "=": """
 same_{a} = is_plain({a}, number) and is_like({x}, {a}) if plain else lies_like({x}, {a}, number)
-if not same_{a} and (size > ENTRY_MOST or not may_be_read({x}, {a}, number)): return 0
+if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
 | {view}(T, {a}_read, {size})""",
     "~": """
 n_{a}, same_{a} = 1, True
@@ -536,7 +538,7 @@ elif is_plain({a}, number) and (plain or ndim_of({a}) == 0):
     n_{a} = size_of({a})
 else:
     n_{a}, same_{a} = size, lies_like({x}, {a}, number)
-    if not same_{a} and (size > ENTRY_MOST or not may_be_read({x}, {a}, number)): return 0
+    if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
 | flat_at(T, numbers if is_number({a}) else data_of({a}_read), n_{a})""",
     "weight": """
 n_{a} = 0
@@ -570,12 +572,12 @@ if size < 1: return 0
     "index": """
 if not is_plain({a}, 7) or ndim_of({x}) < 1 or ndim_of({a}) > 30: return 0
 columns, places = length({x}, ndim_of({x}) - 1, ndim_of({x})), size_of({a})
-if places * columns < 1 or places * columns > ENTRY_MOST: return 0
+if places * columns < 1 or places * columns > MOST: return 0
 | flat(np.int64, {a}, places)""",
     "count": """
 if class_of({a}) != int_type(): return 0
 total = as_long({a})
-if ndim_of({x}) != ndim_of({index}) + 1 or size != places * columns or total < 1 or total > ENTRY_MOST // columns: return 0
+if ndim_of({x}) != ndim_of({index}) + 1 or size != places * columns or total < 1 or total > MOST // columns: return 0
 |""",
     "channels": """
 if not is_vector({a}, number, channels): return 0
@@ -586,7 +588,7 @@ if {a} != the_none() and not is_vector({a}, number, channels): return 0
     "changed": """
 if not is_plain({a}, number) or flags_of({a}) & WRITABLE == 0: return 0
 size = size_of({a})
-if size < 1 or size > ENTRY_MOST: return 0
+if size < 1 or size > MOST: return 0
 plain = True
 | flat(T, {a}, size)""",
     "buffer": """
@@ -646,7 +648,7 @@ def source(layout: str) -> str:
     results = [] if results == ["none"] else results
     # whether arrays may lie in any order: x is read as it lies, and so is all that is read with it
     free = {"x": set(arguments) <= {"x", "many", "=", "~", "number"}, "r": True}.get(" ".join(results), False)
-    names = {"view": "flat", "size": "size", "least": "SMALL" if "many" in arguments else "1"}
+    names = {"view": "flat", "size": "size", "least": "LEAST" if "many" in arguments else "1"}
     arguments = ["x" if kind == "many" else kind for kind in arguments]
     in_rows = not {"last", "trailing", "labels", "index"}.isdisjoint(arguments)
     if in_rows:
@@ -654,7 +656,7 @@ def source(layout: str) -> str:
     channels = not {"channel", "channels"}.isdisjoint(arguments)
     if channels:
         names |= {"view": "cube", "size": "size // (channels * places), channels, places"}
-    names["most"] = "ENTRY_FULL" if "+" in flags else "ENTRY_MOST"
+    names["most"] = "FULL" if "+" in flags else "MOST"
     for k, kind in enumerate(arguments):
         if kind in ("x", "table", "changed"):
             names["x"] = f"a{k}"
@@ -678,8 +680,8 @@ def source(layout: str) -> str:
     if "rows" in arguments:
         lines += [f"if length(a{k}, 0, 1) != size // columns: return 0" for k, a in enumerate(arguments) if a == "rows"]
     if "+" in flags:
-        lines += [f"if size > ENTRY_MOST and 1 < n_a{k} < size: return 0" for k, a in enumerate(arguments) if a == "~"]
-        lines += ["count = helpers() if size > ENTRY_MOST else 0", "if count < 0: return -1"]
+        lines += [f"if size > MOST and 1 < n_a{k} < size: return 0" for k, a in enumerate(arguments) if a == "~"]
+        lines += ["count = helpers() if size > MOST else 0", "if count < 0: return -1"]
     given += ["before", "inside", "behind"] if "dims" in arguments else []
     copies, let_go = _copies(arguments, names["x"])
     lines += copies
@@ -691,15 +693,10 @@ def source(layout: str) -> str:
     lines.append(f"given = ({', '.join(given)},)")
     if "+" in flags:
         length = "size // columns" if in_rows else "size"
-        shared = (
-            f"queue(), count, min(size // CHUNK, MOST_CHUNKS, {length}), {length}, {' | '.join(whole) or 0}, -2, *given"
-        )
+        shared = f"queue(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(whole) or 0}, -2, *given"
         more = "*given, queue(), count" if "dims" in arguments else shared
-        lines += [
-            f"if size > ENTRY_MOST: {'fine' if '?' in flags else 'found'} = freely(large, True, ({more}))",
-            "else:",
-        ]
-    lines.append(("    " if "+" in flags else "") + "fine = freely(kernel, size >= ENTRY_ALONE, given)")
+        lines += [f"if size > MOST: {'fine' if '?' in flags else 'found'} = freely(large, True, ({more}))", "else:"]
+    lines.append(("    " if "+" in flags else "") + "fine = freely(kernel, size >= ALONE, given)")
     lines += let_go
     made = [f"r{k}" for k in range(len(results))]
     if "?" in flags:

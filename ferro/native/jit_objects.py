@@ -11,7 +11,7 @@ from typing import Any
 from numba import types
 
 from ferro.native.jit import device
-from ferro.native.jit_entries import as_long, is_array, size_of
+from ferro.native.jit_entries import MOST, as_long, is_array, size_of
 from ferro.native.jit_fields import (
     address_of,
     array_type,
@@ -31,7 +31,6 @@ from ferro.native.jit_fields import (
     tuple_type,
 )
 from ferro.native.slots import FIELDS
-from ferro.native.thresholds import ENTRY_MOST
 
 i64 = types.int64
 FLOAT32, FLOAT64 = 11, 12  # NPY_FLOAT, NPY_DOUBLE
@@ -172,7 +171,7 @@ def function_for(op, a, b):
     """What computes an operation of two arrays of floats, or of one given twice; 0 if Python has to choose."""
     if not is_float(a) or not is_float(b):
         return 0
-    found = load64(op + (op_direct() if size_of(a) < ENTRY_MOST and size_of(b) < ENTRY_MOST else _op_large()))
+    found = load64(op + (op_direct() if size_of(a) < MOST and size_of(b) < MOST else _op_large()))
     return 0 if found == the_none() else found
 
 

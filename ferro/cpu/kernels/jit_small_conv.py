@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.thresholds import SMALL_CONV_LONGEST, SMALL_CONV_MOST
+from ferro.cpu.thresholds import CONV_LONGEST, CONV_TERMS
 from ferro.native.jit import device
 from ferro.native.jit_entries import as_long, flat, is_plain, is_vector, length, shaped, size_of
 from ferro.native.jit_fields import (
@@ -51,7 +51,7 @@ def _numbers(table, place, numbers, n, other, least):
             if class_of(item) != int_type():
                 return False
             v = as_long(item)
-        if v < least or v > SMALL_CONV_LONGEST:
+        if v < least or v > CONV_LONGEST:
             return False
         store64(table + place + 8 * k, v)
     return True
@@ -65,11 +65,7 @@ def _product(table, place):
 @device
 def _result(like, table, place, first, second):
     """A new array of two lengths and those in the table; 0 if it would be large, -1 if there is no memory."""
-    if (
-        first * second > ENTRY_MOST
-        or _product(table, place) > ENTRY_MOST
-        or first * second * _product(table, place) > ENTRY_MOST
-    ):
+    if max(first * second, _product(table, place), first * second * _product(table, place)) > ENTRY_MOST:
         return 0
     shape, n = room(), ndim_of(like) - 2
     store64(shape, first)
@@ -171,13 +167,7 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
             return 0
         images, places = length(given, 0, 1), _product(table, wanted)
         work = (images * outputs * _product(table, _OUTPUT)) * (inputs * _product(table, _KERNEL))
-        if (
-            size_of(given) > SMALL_CONV_MOST
-            or size_of(weight) > SMALL_CONV_MOST
-            or places > SMALL_CONV_MOST
-            or work > SMALL_CONV_MOST
-            or work < 1
-        ):
+        if max(size_of(given), size_of(weight), places, work) > CONV_TERMS or work < 1:
             return 0
         out = _result(given, table, wanted, images, made)
         if out <= 0:
@@ -214,10 +204,10 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
         ):
             return 0
         inputs, outputs, places = length(x, 1, 2), length(y, 1, 2), _product(table, _KERNEL)
-        if size_of(x) > SMALL_CONV_MOST or size_of(y) > SMALL_CONV_MOST or places > SMALL_CONV_MOST:
+        if max(size_of(x), size_of(y), places) > CONV_TERMS:
             return 0
         work = size_of(y) * inputs * places
-        if work > SMALL_CONV_MOST or work < 1:
+        if work > CONV_TERMS or work < 1:
             return 0
         out = _result(x, table, _KERNEL, outputs, inputs)
         if out <= 0:
