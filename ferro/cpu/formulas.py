@@ -7,7 +7,8 @@ from typing import Any
 
 from ferro import cpu, xp
 from ferro.cpu import fusion
-from ferro.cpu.blocks import LARGE, by_blocks
+from ferro.cpu.blocks import by_blocks
+from ferro.cpu.thresholds import BLOCK_LEAST
 
 __all__ = ["in_one_pass", "once"]
 
@@ -16,7 +17,7 @@ def once(formula: Callable, g: Any, *values: Any) -> Any:
     """The elementwise formula of (xp, g, values...), computed in float32 and rounded once for a 16-bit dtype; on large
     arrays block by block.
     """
-    if g.size >= LARGE:
+    if g.size >= BLOCK_LEAST:
         return by_blocks(lambda *args: xp.once(cpu, formula, *args), g, *values)
     return xp.once(cpu, formula, g, *values)
 

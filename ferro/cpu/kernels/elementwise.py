@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, pointwise
+from ferro.cpu.kernels.common import pointwise
+from ferro.cpu.thresholds import GRAIN
 from ferro.native.readiness import get
 
 ALONE = GRAIN // 4  # elements up to which a kernel takes a few microseconds, and nobody helps with it
