@@ -374,8 +374,8 @@ from ferro.cpu.kernels import jit_pointwise
 from ferro.native.notices import notices
 x = np.arange(4, dtype=np.float32)
 out = np.empty_like(x)
-jit_pointwise.cube(x, out)
-print(out.tolist() == [0, 1, 8, 27], sum(jit_pointwise.cube.stats.cache_hits.values()), len(notices().get("kernel cache", ())))
+jit_pointwise.hypot(x, x, out)
+print(np.allclose(out, np.hypot(x, x)), sum(jit_pointwise.hypot.stats.cache_hits.values()), len(notices().get("kernel cache", ())))
 """
 
 
