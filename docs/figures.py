@@ -45,7 +45,7 @@ class Row(NamedTuple):
 MECHANISMS = (
     Row(
         "declaration",
-        ("ferro/core/op.py", "ferro/core/samples.py"),
+        ("ferro/core/op.py", "ferro/core/plan.py", "ferro/core/samples.py", "ferro/elementwise.py"),
         "`Op` and `Plan`: formulas, what they save, the samples of the tests",
     ),
     Row(
@@ -56,7 +56,11 @@ MECHANISMS = (
             "ferro/core/inplace.py",
             "ferro/core/node.py",
             "ferro/core/base.py",
-            "ferro/core/saved.py",
+            "ferro/core/saved*.py",
+            "ferro/core/recording.py",
+            "ferro/core/operands.py",
+            "ferro/core/packing.py",
+            "ferro/core/history.py",
         ),
         "in Python: results, nodes, saved values, versions, views, writes in place",
     ),
@@ -89,8 +93,14 @@ MECHANISMS = (
     ),
     Row(
         "tracer",
-        ("ferro/cpu/trace.py", "ferro/core/codegen.py"),
-        "a formula as an expression, written out as one function for small arrays",
+        (
+            "ferro/expressions.py",
+            "ferro/cpu/trace.py",
+            "ferro/cpu/bound.py",
+            "ferro/core/codegen.py",
+            "ferro/cpu/kernels/loops.py",
+        ),
+        "a formula as an expression: written out as one function for small arrays, printed as a loop for large ones",
     ),
     Row(
         "programs",
@@ -99,7 +109,13 @@ MECHANISMS = (
     ),
     Row(
         "dispatch",
-        ("ferro/cpu/kernels/common.py", "ferro/cpu/kernels/limits.py", "ferro/cpu/layouts.py"),
+        (
+            "ferro/cpu/elementwise.py",
+            "ferro/cpu/array_function.py",
+            "ferro/cpu/kernels/common.py",
+            "ferro/cpu/thresholds.py",
+            "ferro/cpu/layouts.py",
+        ),
         "NumPy or a kernel: size, dtype, strides, 16-bit widening",
     ),
     Row(
