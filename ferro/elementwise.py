@@ -35,7 +35,9 @@ class Elementwise:
         self.arrays = (code.co_posonlyargcount or code.co_argcount) - 1
         self.numbers = code.co_argcount - 1 - self.arrays
         self.entry, self.dtypes = entry, dtypes
-        if name in DECLARED:
+        if (
+            name in DECLARED and DECLARED[name].formula.__module__ != formula.__module__
+        ):  # (a module may be loaded again)
             raise ValueError(f"the elementwise function {name!r} is declared twice")
         DECLARED[name] = self
 

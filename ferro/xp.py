@@ -17,10 +17,17 @@ HALF = frozenset((np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)))
 
 def once(xp: Any, formula: Callable, g: Any, *values: Any) -> Any:
     """The elementwise formula of (xp, g, values...); of a 16-bit dtype computed in float32 and rounded once, as in PyTorch."""
-    if g.dtype in HALF:
-        wide = [xp.cast(v, FLOAT32) if getattr(v, "dtype", None) in HALF else v for v in values]
-        return xp.cast(formula(xp, xp.cast(g, FLOAT32), *wide), g.dtype)
+    dtype = _numpy_dtype(g)
+    if dtype in HALF:
+        wide = [xp.cast(v, FLOAT32) if _numpy_dtype(v) in HALF else v for v in (g, *values)]
+        return xp.cast(formula(xp, *wide), dtype)
     return formula(xp, g, *values)
+
+
+def _numpy_dtype(value: Any) -> Any:
+    """NumPy's dtype of an array or a tensor; None for anything else."""
+    dtype = getattr(value, "dtype", None)
+    return getattr(dtype, "np", dtype)
 
 
 def elementwise(xp: Any, function: Any, *values: Any) -> Any:

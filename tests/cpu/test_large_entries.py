@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from ferro.cpu.kernels import entries
+from ferro.elementwise import DECLARED
 from ferro.native import thread_pool, threads, workers
 from ferro.native.work_queue import BUDGET, CORES, RUNS, SHARED
 from tests.configuration import with_fma, with_machine_code
@@ -40,7 +41,7 @@ def refuse(*_: Any) -> Any:
 
 def ask(name: str, *args: Any) -> Any:
     """What the entry of that name answers, by itself."""
-    function = entries.entry(refuse, name)
+    function = entries.entry_of(DECLARED[name], refuse) if name in DECLARED else entries.entry(refuse, name)
     assert function is not refuse, f"there is no machine code of {name}"
     return function(*args)
 
@@ -86,7 +87,7 @@ def test_reductions(name: str, shape: tuple, dtype: Any, rng: np.random.Generato
             dims = tuple(range(first, stop))
             for keep in (False, True):
                 wanted = np.asarray(REDUCTIONS[name](x.astype(np.longdouble), axis=dims, keepdims=keep))
-                near(ask_all(name, x, dims, keep), wanted.astype(dtype), x)
+                near(ask_all(name, x, dims, keep), wanted.astype(dtype), x, 8)
 
 
 @pytest.mark.parametrize("name", ["amax", "amin"])
@@ -143,13 +144,10 @@ def test_functions_of_one_array(name: str, x: Array) -> None:
     near(ask_all(name, x), UNARY[name](x.astype(np.longdouble)).astype(x.dtype), x, 16)
 
 
-@pytest.mark.parametrize(
-    "name", ["exponential", pytest.param("sin", marks=with_fma), pytest.param("cos", marks=with_fma)]
-)
+@pytest.mark.parametrize("name", ["exp", pytest.param("sin", marks=with_fma), pytest.param("cos", marks=with_fma)])
 def test_functions_of_one_array_of_float32(name: str, rng: np.random.Generator) -> None:
     x = rng.standard_normal(LARGE).astype(np.float32)
-    reference = {"exponential": np.exp}.get(name) or getattr(np, name)
-    near(ask_all(name, x), reference(x.astype(np.float64)).astype(np.float32), x)
+    near(ask_all(name, x), getattr(np, name)(x.astype(np.float64)).astype(np.float32), x)
 
 
 def test_square_root(x: Array) -> None:

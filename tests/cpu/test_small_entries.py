@@ -69,6 +69,7 @@ def test_batch_norm(shape: tuple, affine: bool, dtype: Any, rng: np.random.Gener
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")  # (of no labels: 0 / 0)
 @pytest.mark.parametrize("target", [[0, 3, 1], [2, -100, 0], [1, 1, 1], [-100, -100, -100]])
 def test_cross_entropy(target: list, dtype: Any, rng: np.random.Generator) -> None:
     x, g = numbers(rng, dtype, (3, 4), ())
@@ -165,9 +166,13 @@ def test_a_step_of_sgd(buffered: bool, dtype: Any, rng: np.random.Generator) -> 
     rest = g, 0.1, 0.9, 0.5, 0.01, False, False
     assert answers(cpu.sgd_step, p, buffers[0], *rest) is None
     fallback(cpu.sgd_step)(again, buffers[1], *rest)
-    np.testing.assert_array_equal(p, again)
+    close = {
+        "rtol": 4 * np.finfo(dtype).eps,
+        "atol": 4 * np.finfo(dtype).eps,
+    }  # (machine code rounds a product and a sum once)
+    np.testing.assert_allclose(p, again, **close)
     if buffered:
-        np.testing.assert_array_equal(b, buffers[1])
+        np.testing.assert_allclose(b, buffers[1], **close)
     p.flags.writeable = False
     with pytest.raises(ValueError, match="read-only"):
         cpu.sgd_step(p, None, *rest)

@@ -28,7 +28,6 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro import cpu
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import accumulate, engine, history, mode
 from ferro.core.graph_task import STATE, queue_callback
@@ -407,8 +406,8 @@ def test_what_a_kernel_raises_reaches_the_caller(kind: type, threads: int, monke
         raise kind("kernel")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "cos_vjp", broken)  # the derivative of cos,
-        patch.setattr(OPS["cos"].plan(1), "small", (broken,))  # also where it is written out
+        for forms in ("formulas", "small"):
+            patch.setattr(OPS["cos"].plan(1), forms, (broken,))
         notes = caught(kind, lambda: ferro.autograd.backward(loss, num_threads=threads))
     if issubclass(kind, Exception):
         assert any("'cos'" in note and "[64]" in note for note in notes)
@@ -418,20 +417,22 @@ def test_what_a_kernel_raises_reaches_the_caller(kind: type, threads: int, monke
 
 @pytest.mark.parametrize("kind", [ValueError, MemoryError, KeyboardInterrupt])
 def test_an_error_on_a_worker_stops_all_threads(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    main, raised, right = threading.get_ident(), threading.Event(), cpu.cos_vjp
+    main, raised, plan = threading.get_ident(), threading.Event(), OPS["cos"].plan(1)
+    right = plan.formulas[0]
     loss, dying = branches(lambda y: y.cos(), width=2)
     leaf = ferro.ones(64, dtype=ferro.float64, requires_grad=True)
     more = [(leaf * float(i)).cos() for i in range(8)]
 
-    def cos_vjp(g: Any, a: Any) -> Any:
+    def slope(xp: Any, g: Any, node: Any) -> Any:
         if threading.get_ident() == main:
             assert raised.wait(timeout=20)  # the calling thread is busy while a worker fails
-            return right(g, a)
+            return right(xp, g, node)
         raised.set()
         raise kind("on a worker")
 
     with monkeypatch.context() as patch:
-        patch.setattr(cpu, "cos_vjp", cos_vjp)
+        for forms in ("formulas", "small"):
+            patch.setattr(plan, forms, (slope,))
         caught(kind, lambda: ferro.autograd.backward([loss, *[m.sum() for m in more]], num_threads=4))
     assert raised.is_set()
     loss = None
