@@ -11,16 +11,14 @@ import numpy as np
 
 from ferro.cpu.shape import memory_of
 
-_LENT: WeakValueDictionary[int, Any] = (
-    WeakValueDictionary()
-)  # the owners of memory that NumPy has been given, by their id
+# The owners of memory that NumPy has been given, by their id.
+_LENT: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def lend(data: Any) -> None:
     """Notes that the program is given an array of this memory: it stays where it is, as in PyTorch."""
     owner = memory_of(data)
-    if id(owner) not in _LENT:
-        _LENT[id(owner)] = owner
+    _LENT[id(owner)] = owner  # (unasked: to ask costs as much, and an interrupt within the question leaves memory behind)
 
 
 def is_lent(data: Any) -> bool:

@@ -308,7 +308,7 @@ def array_function(
 
     It returns the function behind the entry; `entries` has that with the entry before it.
     """
-    if name in DECLARED:
+    if name in DECLARED and DECLARED[name].formula.__module__ != formula.__module__:  # (a module may be loaded again)
         raise ValueError(f"the array function {name} is declared already")
     DECLARED[name] = made = ArrayFunction(name, layout, formula, loop, small, columns, grain)
     return made.function
