@@ -18,7 +18,9 @@ _LENT: WeakValueDictionary[int, Any] = WeakValueDictionary()
 def lend(data: Any) -> None:
     """Notes that the program is given an array of this memory: it stays where it is, as in PyTorch."""
     owner = memory_of(data)
-    _LENT[id(owner)] = owner  # (unasked: to ask costs as much, and an interrupt within the question leaves memory behind)
+    _LENT[id(owner)] = (
+        owner  # (unasked: to ask costs as much, and an interrupt within the question leaves memory behind)
+    )
 
 
 def is_lent(data: Any) -> bool:
