@@ -32,5 +32,5 @@ def _gelu_slope(x: Any) -> Any:
     return 0.5 * _normal(x) + x * np.exp(x * x * -0.5) * _NORMAL
 
 
-gelu = primitive("gelu", _gelu)
+gelu = primitive("gelu", _gelu, entry="x")
 gelu_slope = primitive("gelu_slope", _gelu_slope)

@@ -46,7 +46,7 @@ def primitive(name: str, numpy: Callable, *, entry: str = "", dtypes: str = "fd"
 
 
 def _make(function: Elementwise, numpy: Callable | None) -> Callable:
-    name, dtypes = function.__name__, frozenset(map(np.dtype, function.dtypes))
+    name, dtypes, count = function.__name__, function.dtypes, function.arrays
 
     def first(*args: Any) -> Any:
         near[0] = _in_steps(function)
@@ -55,19 +55,22 @@ def _make(function: Elementwise, numpy: Callable | None) -> Callable:
     near: list[Callable] = [numpy or first]  # what small arrays are computed by
 
     def answer(x: Any, *rest: Any) -> Any:
-        if x.size < SMALL and x.dtype not in HALF:
-            return near[0](x, *rest)
-        return rounded(x, *rest) if x.dtype in HALF else large(x, *rest)
+        if x.dtype.itemsize == 2 and x.dtype in HALF:
+            return rounded(x, *rest)
+        return near[0](x, *rest) if x.size < SMALL else large(x, *rest)
 
     def of_ufunc(x: Any, *rest: Any) -> Any:  # (which knows 16 bits)
         return large(x, *rest) if x.size >= SMALL else numpy(x, *rest)  # type: ignore[misc]
 
     def large(*args: Any) -> Any:
         x = args[0]
-        if x.dtype in dtypes and has_kernel(x, name):
-            arrays, numbers = args[: function.arrays], args[function.arrays :]
-            if all(type(a) is np.ndarray and a.shape == x.shape and a.dtype is x.dtype for a in arrays):
-                return over(name, *arrays, parameters=tuple(map(float, numbers)))
+        if x.dtype.char in dtypes and has_kernel(x, name):
+            arrays = args[:count]
+            for a in arrays:
+                if type(a) is not np.ndarray or a.shape != x.shape or a.dtype is not x.dtype:
+                    break
+            else:
+                return over(name, *arrays, parameters=tuple(map(float, args[count:])))
         return by_blocks(lambda *some: near[0](*some), *args)
 
     rounded = rounded_once(answer)

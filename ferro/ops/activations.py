@@ -151,7 +151,7 @@ def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
     return unary(GELU if approximate == "none" else GELU_BY_TANH, input)
 
 
-@elementwise
+@elementwise(entry="x")
 def _gelu_backward(xp: Any, g: Any, x: Any) -> Any:
     return g * xp.gelu_slope(x)
 
