@@ -177,14 +177,18 @@ def report() -> dict[str, Any]:
     return {"found": found, "tape": tape, "entry": type(OPS["add"].direct).__name__, "code": code}
 
 
-def test_a_switch_takes_off_the_recorder_alone() -> None:
+def reported(**settings: str) -> dict[str, Any]:
+    """The report of a process of its own: what other tests have done to this one would be seen in it."""
     program = "import json, tests.core.test_recorder as t; print(json.dumps(t.report()))"
-    folder = Path(__file__).resolve().parents[2]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "FERRO_TAPE": "python"}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2]), **settings}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=250, check=True
     )
-    other, here = json.loads(done.stdout), json.loads(json.dumps(report()))
+    return json.loads(done.stdout)
+
+
+def test_a_switch_takes_off_the_recorder_alone() -> None:
+    here, other = reported(), reported(FERRO_TAPE="python")
     assert set(other["tape"].values()) == {"function"}
     assert set(here["tape"].values()) == {"builtin_function_or_method"}
     assert other["entry"] == here["entry"] == "builtin_function_or_method"
