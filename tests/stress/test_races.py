@@ -457,13 +457,12 @@ threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(
 for t in threads: t.start()
 for t in threads: t.join(timeout=200)
 assert all(f is not None and f == found[0] for f in found), [f is None for f in found]
-assert "numba" in sys.modules
 print("same")
 """
 
 
 @pytest.mark.slow
-def test_what_is_imported_and_compiled_at_first_use_may_be_first_used_by_eight_threads_at_once() -> None:
+def test_what_is_imported_and_loaded_at_first_use_may_be_first_used_by_eight_threads_at_once() -> None:
     run = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, timeout=250, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     assert run.stdout == "same\n"
