@@ -175,9 +175,9 @@ row_losses_vjp = array_function(
 
 
 def _as_rows(x: Any) -> Any:
-    """Logits (N, C, ...) as a matrix with a row for each target."""
+    """Logits (N, C, ...) as a matrix with a row for each target; that of images lies by columns, as their pixels do."""
     x = widened(x)
-    return x if x.ndim == 2 else np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
+    return x if x.ndim == 2 else np.moveaxis(x, 1, 0).reshape(x.shape[1], x.size // max(x.shape[1], 1)).T
 
 
 @entry
@@ -187,7 +187,10 @@ def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction
     """
     safe, valid = _classes(target, x.shape[1], ignore_index)
     rows = _as_rows(x)
-    values, kept = cpu.row_losses(rows, target.reshape(-1), weight, ignore_index, smoothing)
+    losses = (
+        cpu.row_losses if x.ndim == 2 else _row_losses
+    )  # (of images NumPy goes along the pixels: no kernel is quicker)
+    values, kept = losses(rows, target.reshape(-1), widened(weight), ignore_index, smoothing)
     w = _weights(safe, valid, weight, values.dtype)
     loss = _reduce(values.reshape(target.shape), np.asarray(_total(target, w), values.dtype), reduction)
     return np.asarray(loss).astype(x.dtype, copy=False), kept
@@ -208,9 +211,10 @@ def cross_entropy_vjp(
             safe, valid = _classes(target, x.shape[1], ignore_index)
             total = float(_total(target, _weights(safe, valid, weight, rows.dtype)))
         slopes.fill(float(g) / (total or np.nan))  # (where all are ignored there are zeros in any case)
-    dx = cpu.row_losses_vjp(slopes, rows, target.reshape(-1), kept, weight, ignore_index, smoothing)
+    vjp = cpu.row_losses_vjp if x.ndim == 2 else _row_losses_vjp
+    dx = vjp(slopes, rows, target.reshape(-1), kept, widened(weight), ignore_index, smoothing)
     if x.ndim > 2:
-        dx = np.ascontiguousarray(np.moveaxis(dx.reshape(*target.shape, x.shape[1]), -1, 1))
+        dx = np.ascontiguousarray(np.moveaxis(dx.T.reshape(x.shape[1], *target.shape), 0, 1))
     return dx.astype(x.dtype, copy=False)
 
 
