@@ -300,9 +300,6 @@ def set_default_dtype(d: dtype) -> None:
         follow(d)
 
 
-_INTEGERS = (uint8, int8, int16, int32, int64)
-
-
 def promote_types(a: dtype, b: dtype) -> dtype:
     """The smallest dtype to which both can be cast as PyTorch does it.
 

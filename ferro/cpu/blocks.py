@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels.common import split
 from ferro.cpu.thresholds import BLOCK, BLOCK_LEAST, GRAIN
 
@@ -86,15 +87,3 @@ def fused(function: Callable) -> Callable:
         return rounded(x, *rest) if x.dtype in HALF else function(x, *rest)
 
     return whole
-
-
-def rounded_once(function: Callable) -> Callable:
-    """The function, of 16-bit floats computed in float32 and rounded once."""
-
-    def rounded(x: Any, *rest: Any) -> Any:
-        if x.dtype in HALF:
-            wide = [r.astype(float32) if getattr(r, "dtype", None) in HALF else r for r in rest]
-            return function(x.astype(float32), *wide).astype(x.dtype)
-        return function(x, *rest)
-
-    return rounded

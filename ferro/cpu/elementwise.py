@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.blocks import HALF, by_blocks, rounded_once
+from ferro.cpu.blocks import HALF, by_blocks
+from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.elementwise import over
 from ferro.cpu.kernels.entries import entry_of

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels import gather_scatter, masks
-from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.common import SMALL, has_kernel, is_half
 from ferro.cpu.kernels.strided_copy import assign, contiguous, zeros
 from ferro.cpu.select import select
 from ferro.cpu.thresholds import COPY_LEAST, INDEX_LEAST
@@ -36,11 +36,6 @@ def is_within(index: Any, low: int, high: int) -> bool:
     if not low and index.dtype == _INT64 and _top(index.view(np.uint64), None) < high:
         return True  # a negative number is huge without its sign
     return int(index.min()) >= low and int(index.max()) < high
-
-
-def is_half(x: Any) -> bool:
-    """Whether x holds 16-bit floats."""
-    return x.itemsize == 2 and x.dtype.kind in "fV"
 
 
 # -- basic indexing ----------------------------------------------------------------------------------------------------

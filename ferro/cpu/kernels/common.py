@@ -31,11 +31,6 @@ def widened(x: Any) -> Any:
     return x.astype(np.float32) if isinstance(x, np.ndarray) and is_half(x) else x
 
 
-def in_float32(function: Callable[..., np.ndarray], x: np.ndarray, *rest: Any) -> np.ndarray:
-    """The function of 16-bit floats, rounded once at the end."""
-    return function(widened(x), *map(widened, rest)).astype(x.dtype)
-
-
 def contiguous(x: np.ndarray, dtype: Any = None) -> np.ndarray:
     """`x` as kernels read it: C-contiguous, aligned, of the given dtype."""
     if dtype is not None and x.dtype != dtype:

@@ -350,32 +350,6 @@ def _sigmoid64(x):
 
 
 @device
-def _silu32(x):
-    return x * _sigmoid32(x)
-
-
-@device
-def _silu_slope32(x):
-    # s (1 + x (1 - s)) with s = sigmoid(x); the limits at infinity
-    c = max(x, f32(-104))
-    c = min(c, f32(104))
-    return _sigmoid32(x) * (f32(1) + c * _sigmoid32(-c))
-
-
-@device
-def _silu64(x):
-    return x * _sigmoid64(x)
-
-
-@device
-def _silu_slope64(x):
-    s = _sigmoid64(x)
-    c = max(x, f64(-800))
-    c = min(c, f64(800))
-    return s * (f64(1) + c * (f64(1) - s))
-
-
-@device
 def _expm1_32(x):
     # 2ⁿ (eʳ - 1) + (2ⁿ - 1), both halved, for 2ⁿ alone may leave the range
     c = min(max(x, f32(-20)), f32(89))
@@ -437,8 +411,6 @@ erf_ = by_precision(_erf32, _erf64)
 gelu_ = by_precision(_gelu32, _gelu64)
 gelu_slope = by_precision(_gelu_slope32, _gelu_slope64)
 sigmoid_ = by_precision(_sigmoid32, _sigmoid64)
-silu_ = by_precision(_silu32, _silu64)
-silu_slope = by_precision(_silu_slope32, _silu_slope64)
 log1p = by_precision(_log1p32, _log1p64)
 log1p_unit = by_precision(_log1p_unit32, _log1p_unit64)  # of numbers between 0 and 1
 expm1 = by_precision(_expm1_32, _expm1_64)
