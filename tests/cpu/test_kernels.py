@@ -508,14 +508,14 @@ from ferro import cpu
 from ferro.cpu import pooling
 from ferro import functional as F
 from ferro import tensor
-from ferro.cpu.kernels import conv, norm
+from ferro.cpu.kernels import norm
 x = np.linspace(0, 1, 4000, dtype=np.float32).reshape(40, 100)
 F.silu(tensor(x, requires_grad=True)).sum().backward()
 cpu.softmax_vjp(x, cpu.softmax(x, 1), 1)
 losses, norms = cpu.row_losses(x, np.arange(40), None, -100, 0.1)
 cpu.row_losses_vjp(losses, x, np.arange(40), norms, None, -100, 0.1)
 norm.batch_norm(x, *norm.moments(x, (0,)), None, None)
-conv.conv(x.reshape(2, 2, 10, 100), x[:4, :18].reshape(4, 2, 3, 3), None, (2, 2), (1, 1), (1, 1), 1)
+F.conv2d(tensor(x.reshape(2, 2, 10, 100)), tensor(x[:4, :18].reshape(4, 2, 3, 3), requires_grad=True), None, 2, 1).sum().backward()
 pooling.max_pool(x.reshape(2, 2, 10, 100), (2, 2), (5, 50), (2, 2), (0, 0), (1, 1))
 cpu.sgd_step(x, None, x.copy(), 0.1, 0.0, 0.0, 0.0, False, True)
 print("numba" in sys.modules)
