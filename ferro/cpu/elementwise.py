@@ -14,15 +14,16 @@ import numpy as np
 
 from ferro.cpu.blocks import HALF, by_blocks
 from ferro.cpu.half import rounded_once
-from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.common import SMALL, has_kernel, share_rows
 from ferro.cpu.kernels.elementwise import over
 from ferro.cpu.kernels.entries import entry_of
 from ferro.cpu.kernels.loops import text_of
+from ferro.cpu.thresholds import GRAIN
 from ferro.elementwise import DECLARED, Elementwise
 from ferro.elementwise import elementwise as declare
 from ferro.native import registry
 
-__all__ = ["elementwise"]
+__all__ = ["elementwise", "into"]
 
 _made: dict[Elementwise, Callable] = {}
 registry.declare_printed("ferro.cpu.kernels.jit_elementwise", DECLARED, text_of)
@@ -31,6 +32,33 @@ registry.declare_printed("ferro.cpu.kernels.jit_elementwise", DECLARED, text_of)
 def elementwise(function: Elementwise, *values: Any) -> Any:
     """An elementwise function of arrays and numbers."""
     return function_of(function)(*values)
+
+
+def into(function: Elementwise, out: np.ndarray, *values: Any) -> None:
+    """Write the result into `out`, which may be one of the arrays; ValueError where its shape or dtype is another.
+
+    A loop writes there itself where all arrays and `out` are C-contiguous, of one shape and dtype, and apart in memory.
+    """
+    arrays = values[: function.arrays]
+    x, name = arrays[0], function.__name__
+    alike = all(
+        a.shape == out.shape
+        and a.dtype is out.dtype
+        and a.flags.c_contiguous
+        and a.flags.aligned
+        and not np.may_share_memory(a, out)
+        for a in arrays
+    )
+    if alike and out.flags.carray and x.dtype.char in function.dtypes and has_kernel(x, name):
+        flat = [a.reshape(-1) for a in (*arrays, out)]
+        share_rows(name, x.size, GRAIN, (*flat[:-1], *map(float, values[function.arrays :]), flat[-1]))
+        return
+    found = function_of(function)(*values)
+    if (found.shape, found.dtype) != (out.shape, out.dtype):
+        raise ValueError(
+            f"{name}: the result has shape {found.shape} and dtype {found.dtype}, not {out.shape} and {out.dtype}"
+        )
+    np.copyto(out, found)
 
 
 def function_of(function: Elementwise, numpy: Callable | None = None) -> Callable:

@@ -14,6 +14,7 @@ import ferro
 from ferro import cpu
 from ferro.core.op import COMPUTED, Op
 from ferro.core.samples import ENTRIES, Arg, Sample
+from ferro.cpu.elementwise import into
 from ferro.cpu.kernels.loops import text_of
 from ferro.elementwise import DECLARED, Elementwise
 from tests.helpers import of_arrays
@@ -56,6 +57,29 @@ def test_the_loop_computes_the_formula(name: str, size: int, dtype: str, rng: np
     np.testing.assert_allclose(
         found[0], expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * np.abs(expected).max()
     )
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("name", DECLARED)
+def test_results_are_written_into_arrays(name: str, dtype: str, rng: np.random.Generator) -> None:
+    """Given ones, gaps between their elements or not, and the argument itself: the same bits."""
+    function = DECLARED[name]
+    numbers = NUMBERS.get(name, (0.7, 1.1, 0.9)[: function.numbers])
+    for size in SIZES:
+        arrays = arrays_of(name, size, dtype, rng)
+        expected = of_arrays(name)(*arrays, *numbers)
+        for out in (np.full(size, 7, dtype), np.full((size, 2), 7, dtype)[:, 0], arrays[-1]):
+            into(function, out, *arrays, *numbers)
+            np.testing.assert_array_equal(out, expected)
+            assert out.tobytes() == expected.tobytes()
+
+
+def test_results_are_written_into_arrays_of_their_shape_and_dtype() -> None:
+    out = np.full(6000, 7.0)
+    for wrong in (np.ones(5999), np.ones(6000, np.float32)):
+        with pytest.raises(ValueError, match=re.escape(f"shape {wrong.shape} and dtype {wrong.dtype}, not (6000,)")):
+            into(DECLARED["sigmoid"], out, wrong)
+    assert (out == 7).all()
 
 
 @pytest.mark.parametrize("name", DECLARED)
