@@ -23,7 +23,7 @@ from ferro.elementwise import DECLARED, Elementwise
 from ferro.elementwise import elementwise as declare
 from ferro.native import registry
 
-__all__ = ["elementwise", "into"]
+__all__ = ["elementwise"]
 
 _made: dict[Elementwise, Callable] = {}
 registry.declare_printed("ferro.cpu.kernels.jit_elementwise", DECLARED, text_of)

@@ -142,7 +142,7 @@ def test_operations_and_two_derivatives_are_pytorchs(case: str, size: int, dtype
     x, g, h = (rng.normal(size=size).astype(dtype) for _ in range(3))
     results = []
     for library, kind in ((ferro, dtype), (torch, "float64")):
-        function = library
+        function: Any = library
         for name in path.split("."):
             function = getattr(function, name)
         t, u, v = (library.from_numpy(a.astype(kind)) for a in (x, g, h))
