@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,11 +47,16 @@ class Case:
     state: Callable[[ModuleType], Any] | None = None  # what the function takes after the library: a module
     forward_only: bool = False
     backward_only: bool = False
+    dtype: str = "float32"
+
+    def in_float64(self) -> "Case":
+        """The same row in float64."""
+        return replace(self, name=f"{self.name}, float64", dtype="float64", rtol=self.rtol * 1e-6)
 
     def arrays(self) -> list[np.ndarray]:
         """The inputs, the same for both engines."""
         rng = np.random.default_rng(0)
-        result: list[np.ndarray] = [rng.uniform(self.low, self.high, shape).astype(np.float32) for shape in self.shapes]
+        result: list[np.ndarray] = [rng.uniform(self.low, self.high, shape).astype(self.dtype) for shape in self.shapes]
         if self.classes:
             result[-1] = rng.integers(0, self.classes, self.shapes[-1])
         return result
@@ -73,13 +78,14 @@ class Running:
     def __init__(self, lib: ModuleType, case: Case):
         self.lib, self.case = lib, case
         self.inputs = [lib.from_numpy(array) for array in case.arrays()]
-        self.given: tuple[Any, ...] = (lib,) if case.state is None else (lib, case.state(lib))
+        dtype = getattr(lib, case.dtype)
+        self.given: tuple[Any, ...] = (lib,) if case.state is None else (lib, case.state(lib).to(dtype))
         self.leaves = []
         if not case.forward_only:
-            self.leaves = [tensor.requires_grad_() for tensor in self.inputs if tensor.dtype == lib.float32]
+            self.leaves = [tensor.requires_grad_() for tensor in self.inputs if tensor.dtype == dtype]
         shape = tuple(self.forward().shape)
         self.cotangent = lib.from_numpy(
-            np.random.default_rng(1).uniform(0.5, 1, shape).astype(np.float32).reshape(shape)
+            np.random.default_rng(1).uniform(0.5, 1, shape).astype(case.dtype).reshape(shape)
         )
 
     def recorded(self) -> Any:
@@ -164,16 +170,43 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Clip:
+    """clip_grad_norm_ of parameters of given shapes; what must agree are the norm and the gradients."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    rtol: float = 1e-5
+
+    def prepare(self, lib: ModuleType) -> Ready:
+        """The row in one engine; gradients that have been clipped keep their norm."""
+        rng = np.random.default_rng(0)
+        parameters = [lib.nn.Parameter(lib.zeros(s)) for s in self.shapes]
+        for p, s in zip(parameters, self.shapes, strict=True):
+            p.grad = lib.from_numpy(rng.normal(size=s).astype(np.float32))
+
+        def numbers() -> list[np.ndarray]:
+            norm = lib.nn.utils.clip_grad_norm_(parameters, 1.0)
+            return [np.array(norm.item()), *[p.grad.numpy().copy() for p in parameters]]
+
+        return Ready({"": lambda: lib.nn.utils.clip_grad_norm_(parameters, 1.0)}, numbers)
+
+
+@dataclass(frozen=True)
 class Training:
     """A whole training step; the numbers that must agree are the losses of the first four."""
 
     name: str
     workload: Workload
     rtol: float = 2e-4
+    dtype: str = "float32"
+
+    def in_float64(self) -> "Training":
+        """The same row in float64."""
+        return replace(self, name=f"{self.name}, float64", dtype="float64", rtol=self.rtol * 1e-6)
 
     def prepare(self, lib: ModuleType) -> Ready:
         """The row in one engine."""
-        trainer = Trainer(self.workload, lib, _state(self.workload))
+        trainer = Trainer(self.workload, lib, _state(self.workload), self.dtype)
         batch = trainer.load(next(self.workload.batches()))
 
         def numbers() -> list[np.ndarray]:
@@ -219,7 +252,7 @@ class Child:
         return Timing(figures[0], figures[len(figures) // 2], len(figures)), [np.array(numbers)]
 
 
-AnyCase = Case | Update | Training | Child
+AnyCase = Case | Update | Clip | Training | Child
 
 
 def difference(rtol: float, ours: list[np.ndarray], theirs: list[np.ndarray]) -> str:

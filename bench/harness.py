@@ -174,6 +174,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": model,
         "processors": os.cpu_count(),
+        "isa": os.environ.get("FERRO_ISA", ""),
         "system": platform.system(),
         "python": platform.python_version(),
         "load": load(),
@@ -207,11 +208,41 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     result.add_argument("--seconds", type=float, default=1.0, help="spent on each row (default 1)")
     result.add_argument("--only", default="", help="only rows whose name contains this")
     result.add_argument("--json", type=Path, help="where to save the figures")
+    result.add_argument(
+        "--isa", choices=[*PEERS], default="", help="ferro, PyTorch, OpenBLAS and NumPy keep to this instruction set"
+    )
     return result
+
+
+def restrict(args: argparse.Namespace) -> None:
+    """Start this program again in a process whose libraries all keep to the instruction set of --isa, unless it is one."""
+    if args.isa and not {"FERRO_ISA": args.isa, **PEERS[args.isa]}.items() <= os.environ.items():
+        os.environ.update(restrictions(args.isa))
+        sys.stdout.flush()
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+
+
+def restrictions(isa: str) -> dict[str, str]:
+    """The variables by which ferro, PyTorch (ATen, oneDNN, MKL), OpenBLAS and NumPy do without newer instructions."""
+    from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
+
+    newer = [name for name in __cpu_dispatch__ if __cpu_features__.get(name) and name.startswith(("AVX512", "X86_V4"))]
+    return {"FERRO_ISA": isa, **PEERS[isa], "NPY_DISABLE_CPU_FEATURES": " ".join(newer)}
+
+
+PEERS = {
+    "avx2": {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+    }
+}
 
 
 def begin(args: argparse.Namespace, names: Sequence[str] = ("ferro", "torch")) -> dict[str, ModuleType]:
     """Import the engines, give both the same number of threads, and print what runs where."""
+    restrict(args)
     libraries = engines(names)
     for library in libraries.values():
         library.set_num_threads(args.threads)
@@ -221,7 +252,7 @@ def begin(args: argparse.Namespace, names: Sequence[str] = ("ferro", "torch")) -
     versions = ", ".join(f"{name} {library.__version__}" for name, library in libraries.items())
     facts = machine()
     where = f"{args.threads} of {facts['processors']} processors: {facts['processor']}"
-    print(f"{versions}; Python {facts['python']}; {where}")
+    print(f"{versions}; Python {facts['python']}; {where}{', restricted to ' + args.isa if args.isa else ''}")
     return libraries
 
 

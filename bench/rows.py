@@ -1,149 +1,14 @@
 """Every row of bench/run.py, one declaration each, in groups."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
-from bench.cases import AnyCase, Case, Child, Training, Update, module
-from bench.workloads import CYCLE, WORKLOADS, mixed
-
-REPEAT = 20
-
-
-def _overhead() -> list[AnyCase]:
-    """Small tensors: what is measured is the cost of a call. First operations applied 20 times over to 4x4 numbers."""
-
-    def chain(name: str, function: Callable[..., Any], per: int = 1, state: Any = None) -> Case:
-        return Case(name, function, ((4, 4), (4, 4)), 1.0, 2.0, repeat=REPEAT, per=per, state=state, rtol=1e-4)
-
-    def once(name: str, function: Callable[..., Any], *shapes: tuple[int, ...], **more: Any) -> Case:
-        return Case(name, function, shapes, rtol=1e-4, **more)
-
-    def lstm_cell(lib, cell, h, x):
-        return cell(x, (h, h))[0]
-
-    def long(cycles: int, **more: Any) -> Case:
-        name = f"mixed chain of {CYCLE * cycles} operations"
-        shapes = ((4, 4),) * 3
-        return Case(
-            name,
-            lambda lib, x, w, b: mixed(lib, x, w, b, cycles),
-            shapes,
-            -0.5,
-            0.5,
-            per=CYCLE * cycles,
-            rtol=1e-2,
-            **more,
-        )
-
-    return [
-        long(5),
-        long(50),
-        long(50, backward_only=True),
-        chain("x + y", lambda lib, x, y: x + y),
-        chain("x - y", lambda lib, x, y: x - y),
-        chain("x * y", lambda lib, x, y: x * y * 0.5, per=2),
-        chain("x / y", lambda lib, x, y: x / y),
-        chain("x * 1.01", lambda lib, x, y: x * 1.01),
-        chain("-x", lambda lib, x, y: -x),
-        chain("1.5 - x ** 2 (bounded)", lambda lib, x, y: 1.5 - (0.1 * x) ** 2, per=3),
-        chain("exp(-x)", lambda lib, x, y: lib.exp(-x), per=2),
-        chain("log(y + x * x)", lambda lib, x, y: lib.log(y + x * x), per=3),
-        chain("sqrt(y + x * x)", lambda lib, x, y: lib.sqrt(y + x * x), per=3),
-        chain("tanh", lambda lib, x, y: lib.tanh(x)),
-        chain("sigmoid", lambda lib, x, y: lib.sigmoid(x)),
-        chain("sin", lambda lib, x, y: lib.sin(x)),
-        chain("relu", lambda lib, x, y: lib.relu(x)),
-        chain("gelu", lambda lib, x, y: lib.nn.functional.gelu(x)),
-        chain("softmax", lambda lib, x, y: lib.softmax(x, dim=-1)),
-        chain("log_softmax", lambda lib, x, y: lib.log_softmax(x, dim=-1)),
-        chain("maximum", lambda lib, x, y: lib.maximum(x, y)),
-        chain("clamp", lambda lib, x, y: x.clamp(1.2, 1.8)),
-        chain("where(x > 1.5, x, y)", lambda lib, x, y: lib.where(x > 1.5, x, y), per=2),
-        chain("x + row (broadcast)", lambda lib, x, y: x + y[0], per=2),
-        chain("x - 0.1 sum", lambda lib, x, y: x - 0.1 * x.sum(), per=3),
-        chain("x - mean(dim, keepdim)", lambda lib, x, y: x - x.mean(dim=-1, keepdim=True), per=2),
-        chain("x - max(dim).values", lambda lib, x, y: x - x.max(dim=-1, keepdim=True).values, per=2),
-        chain("x @ y * 0.1", lambda lib, x, y: x @ y * 0.1, per=2),
-        chain("linear", lambda lib, x, y: lib.nn.functional.linear(x, y) * 0.1, per=2),
-        chain("transpose", lambda lib, x, y: x.transpose(0, 1)),
-        chain("permute", lambda lib, x, y: x.permute(1, 0)),
-        chain("reshape", lambda lib, x, y: x.reshape(2, 8).reshape(4, 4), per=2),
-        chain("view", lambda lib, x, y: x.view(2, 8).view(4, 4), per=2),
-        chain("unsqueeze, squeeze", lambda lib, x, y: x.unsqueeze(1).squeeze(1), per=2),
-        chain("expand", lambda lib, x, y: x[:, :1].expand(4, 4), per=2),
-        chain("flatten", lambda lib, x, y: x.flatten().view(4, 4), per=2),
-        chain("cat of halves", lambda lib, x, y: lib.cat((x[2:], x[:2])), per=3),
-        chain("stack of 2 rows", lambda lib, x, y: lib.stack((x[0], y[0], x[1], y[1])), per=5),
-        chain("chunk 4", lambda lib, x, y: lib.cat(x.chunk(4, dim=1), dim=1), per=2),
-        chain("split 2", lambda lib, x, y: lib.cat(x.split(2)), per=2),
-        chain("unbind", lambda lib, x, y: lib.stack(x.unbind(0)), per=2),
-        chain("nn.Linear", lambda lib, layer, x, y: layer(x), state=module(lambda nn: nn.Linear(4, 4))),
-        chain("nn.ReLU", lambda lib, layer, x, y: layer(x), state=module(lambda nn: nn.ReLU())),
-        chain("nn.LayerNorm", lambda lib, layer, x, y: layer(x), state=module(lambda nn: nn.LayerNorm(4))),
-        chain(
-            "nn.Sequential of 4 Identity",
-            lambda lib, layer, x, y: layer(x) * y,
-            state=module(lambda nn: nn.Sequential(*[nn.Identity() for _ in range(4)])),
-        ),
-        chain("nn.LSTMCell", lstm_cell, state=module(lambda nn: nn.LSTMCell(4, 4))),
-        chain("nn.GRUCell", lambda lib, cell, h, x: cell(x, h), state=module(lambda nn: nn.GRUCell(4, 4))),
-        once("layer_norm 4x4", lambda lib, x, w, b: lib.nn.functional.layer_norm(x, (4,), w, b), (4, 4), (4,), (4,)),
-        once(
-            "batch_norm 4x4",
-            lambda lib, x, w, b: lib.nn.functional.batch_norm(x, None, None, w, b, training=True),
-            *((4, 4), (4,), (4,)),
-        ),
-        once("linear 4x4", lambda lib, x, w, b: lib.nn.functional.linear(x, w, b), (4, 4), (4, 4), (4,)),
-        once("mse_loss 4x4", lambda lib, x, y: lib.nn.functional.mse_loss(x, y), (4, 4), (4, 4)),
-        once(
-            "cross_entropy 4x4",
-            lambda lib, x, target: lib.nn.functional.cross_entropy(x, target),
-            *((4, 4), (4,)),
-            classes=4,
-        ),
-        once(
-            "embedding 4 of 4x4",
-            lambda lib, w, index: lib.nn.functional.embedding(index, w),
-            *((4, 4), (4,)),
-            classes=4,
-        ),
-        once("x[i] (int)", lambda lib, x: x[1], (4, 4)),
-        once("x[i, j] (ints)", lambda lib, x: x[1, 2], (4, 4)),
-        once("x[a:b]", lambda lib, x: x[1:3], (4, 4)),
-        once("x[:, a:b]", lambda lib, x: x[:, 1:3], (4, 4)),
-        once("x[..., None]", lambda lib, x: x[..., None], (4, 4)),
-        once("x[index]", lambda lib, x, index: x[index], (4, 4), (4,), classes=4),
-        once("sum", lambda lib, x: x.sum(), (4, 4)),
-        once("sum dim", lambda lib, x: x.sum(dim=1), (4, 4)),
-        once("mean", lambda lib, x: x.mean(), (4, 4)),
-        once("var dim", lambda lib, x: x.var(dim=1), (4, 4)),
-        once("norm", lambda lib, x: lib.linalg.vector_norm(x), (4, 4)),
-        once("conv2d 1x1x4x4", lambda lib, x, w: lib.nn.functional.conv2d(x, w), (1, 1, 4, 4), (1, 1, 3, 3)),
-        once("item", lambda lib, x: lib.zeros(()) + float(x[0, 0].item()), (4, 4), forward_only=True),
-        once("zeros, ones, arange", lambda lib, x: lib.zeros(4) + lib.ones(4) + lib.arange(4), (1,), forward_only=True),
-        Update("SGD step, 10 x 4x4", _sgd, ((4, 4),) * 10),
-        Update("SGD with momentum step, 10 x 4x4", _momentum, ((4, 4),) * 10),
-        Update("Adam step, 10 x 4x4", _adam, ((4, 4),) * 10),
-        Update("AdamW step, 10 x 4x4", _adamw, ((4, 4),) * 10),
-        Update("zero_grad, 10 x 4x4", _sgd, ((4, 4),) * 10, zero=True),
-    ]
-
-
-def _sgd(lib: Any, parameters: Any) -> Any:
-    return lib.optim.SGD(parameters, lr=0.01)
-
-
-def _momentum(lib: Any, parameters: Any) -> Any:
-    return lib.optim.SGD(parameters, lr=0.01, momentum=0.9)
-
-
-def _adam(lib: Any, parameters: Any) -> Any:
-    return lib.optim.Adam(parameters)
-
-
-def _adamw(lib: Any, parameters: Any) -> Any:
-    return lib.optim.AdamW(parameters)
+from bench.cases import AnyCase, Case, Child, Clip, Training, Update, module
+from bench.optimizers import adam, momentum
+from bench.overhead_rows import overhead
+from bench.workloads import WORKLOADS
 
 
 def _pointwise() -> list[AnyCase]:
@@ -172,6 +37,14 @@ def _pointwise() -> list[AnyCase]:
         label = f"1e{round(math.log10(size))}"
         cases += [Case(f"{name} {label}", f, ((size,),)) for name, f in unary.items()]
         cases += [Case(f"{name} {label}", f, ((size,),) * 2, low=0.5) for name, f in binary.items()]
+    large: dict[str, Any] = {"shapes": ((10_000_000,),) * 2, "forward_only": True}
+    cases.append(Case("x.add_(y) 1e7", lambda lib, x, y: x.add_(y), **large))
+    cases.append(
+        Case("add(x, y, out=z) 1e7", lambda lib, x, y, z: lib.add(x, y, out=z), ((10_000_000,),) * 3, forward_only=True)
+    )
+    cases.append(Case("ones_like 1e7", lambda lib, x: lib.ones_like(x), ((10_000_000,),), forward_only=True))
+    cases.append(Case("x + y.T 1024", lambda lib, x, y: x + y.T, ((1024, 1024),) * 2))
+    cases.append(Case("expand, multiply 1024", lambda lib, x, y: x.expand(1024, 1024) * y, ((1024, 1), (1024, 1024))))
     cases.append(Case("add row 1000x1000 + 1000", lambda lib, x, y: x + y, ((1000, 1000), (1000,))))
     cases.append(Case("add column 1000x1000 + 1000x1", lambda lib, x, y: x + y, ((1000, 1000), (1000, 1))))
     return cases
@@ -212,6 +85,10 @@ def _batch_norm(lib, x, w, b):
     return lib.nn.functional.batch_norm(x, None, None, w, b, training=True)
 
 
+def _group_norm(lib, x, w, b):
+    return lib.nn.functional.group_norm(x, 8, w, b)
+
+
 def _layer_norm(lib, x, w, b):
     return lib.nn.functional.layer_norm(x, (x.shape[-1],), w, b)
 
@@ -228,21 +105,35 @@ def _causal_attention(lib, q, k, v):
     return lib.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
+def _linear(lib, x, w, b):
+    return lib.nn.functional.linear(x, w, b)
+
+
 def _bce(lib, x, y):
     return lib.nn.functional.binary_cross_entropy_with_logits(x, y.sigmoid().detach())
+
+
+def _hessian_product(lib, x, w, v, u):
+    """What is differentiated gives, by w, the product of the loss's Hessian by w with u."""
+    with lib.enable_grad():
+        loss = (lib.tanh(x @ w) @ v).square().mean()
+        (gradient,) = lib.autograd.grad(loss, w, create_graph=True)
+        return (gradient * u).sum()
 
 
 def _nn() -> list[AnyCase]:
     """Convolutions, pooling, normalisations, losses, optimisers: what models are made of."""
     images = ((64, 32, 28, 28),)
+    sizes = [(64, 784, 256), *[(n, 784, 512) for n in (1, 8, 128)], (4096, 512, 512)]
     return [
+        *[Case(f"linear {n}x{k} -> {m}", _linear, ((n, k), (m, k), (m,)), rtol=1e-4) for n, k, m in sizes],
+        Case("attention 16x4x64x24", _attention, ((16, 4, 64, 24),) * 3, rtol=1e-4),
         Case(
-            "linear 64x784 -> 256",
-            lambda lib, x, w, b: lib.nn.functional.linear(x, w, b),
-            ((64, 784), (256, 784), (256,)),
+            "scaled_dot_product_attention 4x8x256x64",
+            lambda lib, q, k, v: lib.nn.functional.scaled_dot_product_attention(q, k, v),
+            ((4, 8, 256, 64),) * 3,
             rtol=1e-4,
         ),
-        Case("attention 16x4x64x24", _attention, ((16, 4, 64, 24),) * 3, rtol=1e-4),
         Case("causal attention 4x8x256x64", _causal_attention, ((4, 8, 256, 64),) * 3, rtol=1e-4),
         Case("conv2d 64x1x8x8 -> 16", _conv(padding=1), ((64, 1, 8, 8), (16, 1, 3, 3)), rtol=1e-4),
         Case("conv2d 64x16x8x8 -> 32", _conv(padding=1), ((64, 16, 8, 8), (32, 16, 3, 3)), rtol=1e-4),
@@ -255,6 +146,19 @@ def _nn() -> list[AnyCase]:
             ((8, 64, 56, 56), (64, 64, 3, 3)),
             rtol=1e-4,
         ),
+        Case(
+            "conv2d 16x3x112x112 -> 64, 7x7, stride 2",
+            _conv(padding=3, stride=2),
+            ((16, 3, 112, 112), (64, 3, 7, 7)),
+            rtol=1e-4,
+        ),
+        Case(
+            "conv_transpose2d 16x64x16x16 -> 32, 4x4, stride 2",
+            lambda lib, x, w: lib.nn.functional.conv_transpose2d(x, w, stride=2, padding=1),
+            ((16, 64, 16, 16), (64, 32, 4, 4)),
+            rtol=1e-4,
+        ),
+        Case("max_pool2d 64x32x28x28, 3x3, stride 2", lambda lib, x: lib.nn.functional.max_pool2d(x, 3, 2), images),
         Case("depthwise 16x64x32x32", _conv(padding=1, groups=64), ((16, 64, 32, 32), (64, 1, 3, 3)), rtol=1e-4),
         Case(
             "conv1d 16x64x512 -> 64, 5",
@@ -266,6 +170,7 @@ def _nn() -> list[AnyCase]:
         Case("avg_pool2d 64x32x28x28", lambda lib, x: lib.nn.functional.avg_pool2d(x, 2), images),
         Case("layer_norm 1024x96", _layer_norm, ((1024, 96), (96,), (96,)), rtol=1e-4),
         Case("layer_norm 1024x1024", _layer_norm, ((1024, 1024), (1024,), (1024,)), rtol=1e-4),
+        Case("group_norm 32x64x32x32", _group_norm, ((32, 64, 32, 32), (64,), (64,)), rtol=1e-3),
         Case("batch_norm 64x32x28x28", _batch_norm, (*images, (32,), (32,)), rtol=1e-3),
         Case(
             "dropout 1e6, probability 0",
@@ -291,9 +196,30 @@ def _nn() -> list[AnyCase]:
             state=module(lambda nn: nn.GRU(64, 64)),
             rtol=1e-4,
         ),
-        Update("SGD step, 1e6 parameters", _momentum, ((1000, 1000),)),
-        Update("Adam step, 1e6 parameters", _adam, ((1000, 1000),)),
-        Update("Adam step, 40 x 64x64", _adam, ((64, 64),) * 40),
+        Case(
+            "nn.LSTM 64x32x128 -> 256",
+            lambda lib, m, x: m(x)[0],
+            ((64, 32, 128),),
+            state=module(lambda nn: nn.LSTM(128, 256)),
+            rtol=1e-3,
+        ),
+        Case(
+            "nn.TransformerEncoderLayer 8x64x128",
+            lambda lib, m, x: m(x),
+            ((8, 64, 128),),
+            state=module(lambda nn: nn.TransformerEncoderLayer(128, 4, 256, dropout=0.0, batch_first=True)),
+            rtol=1e-3,
+        ),
+        Case(
+            "Hessian times vector, MLP 64x32 -> 64 -> 1",
+            _hessian_product,
+            ((64, 32), (32, 64), (64, 1), (32, 64)),
+            rtol=1e-3,
+        ),
+        Clip("clip_grad_norm_, 50 x 64x64", ((64, 64),) * 50),
+        Update("SGD step, 1e6 parameters", momentum, ((1000, 1000),)),
+        Update("Adam step, 1e6 parameters", adam, ((1000, 1000),)),
+        Update("Adam step, 40 x 64x64", adam, ((64, 64),) * 40),
     ]
 
 
@@ -317,15 +243,34 @@ def _linalg() -> list[AnyCase]:
         "eigvalsh": lambda lib, x: lib.linalg.eigvalsh(_spd(lib, x)),
         "svdvals": lambda lib, x: lib.linalg.svdvals(x),
     }
-    cases: list[AnyCase] = [Case(f"matmul {n}x{n}", matmul, ((n, n),) * 2, rtol=1e-4) for n in (64, 256, 1024)]
+    cases: list[AnyCase] = [
+        Case(f"matmul {n}x{n}", matmul, ((n, n),) * 2, rtol=1e-4) for n in (64, 128, 256, 512, 1024)
+    ]
     cases += [
         Case("matrix times vector 1024", matmul, ((1024, 1024), (1024,)), rtol=1e-4),
         Case("bmm 64 x 64x64", matmul, ((64, 64, 64),) * 2, rtol=1e-4),
         Case("einsum bij,bjk->bik", lambda lib, x, y: lib.einsum("bij,bjk->bik", x, y), ((16, 64, 64),) * 2, rtol=1e-4),
     ]
-    for n in (8, 128):
+    for n in (8, 64, 128):
         cases += [Case(f"{name} {n}x{n}", f, ((n, n),), rtol=2e-3) for name, f in table.items()]
+    cases += [
+        Case(f"{name} 128 x 16x16", table[name], ((128, 16, 16),), rtol=2e-3) for name in ("inv", "cholesky", "solve")
+    ]
+    factorisations: dict[str, Callable[..., Any]] = {
+        "cholesky": table["cholesky"],
+        "qr": table["qr"],
+        "eigh": lambda lib, x: lib.linalg.eigh(_spd(lib, x))[0],
+        "svd": lambda lib, x: lib.linalg.svd(x)[1],
+    }
+    cases += [
+        Case(f"{name} 512x512", f, ((512, 512),), rtol=2e-3, forward_only=True) for name, f in factorisations.items()
+    ]
     return cases
+
+
+def _assigned(lib, x, y):
+    x[10:500] = y
+    return x
 
 
 def _indexing() -> list[AnyCase]:
@@ -348,6 +293,9 @@ def _indexing() -> list[AnyCase]:
         Case(
             "permute + contiguous 32x64x56x56", lambda lib, x: x.permute(0, 2, 3, 1).contiguous(), ((32, 64, 56, 56),)
         ),
+        Case("repeat_interleave 1000x1000", lambda lib, x: x.repeat_interleave(2, dim=0), square),
+        Case("split, multiply 1000x1000", lambda lib, x: lib.cat([2 * part for part in x.split(250)]), square),
+        Case("x[10:500] = y 1000x1000", _assigned, ((1000, 1000), (490, 1000)), forward_only=True),
         Case("flip 1000x1000", lambda lib, x: x.flip(1), square),
         Case("roll 1000x1000", lambda lib, x: x.roll(3, 1), square),
         Case("tril 1000x1000", lambda lib, x: x.tril(), square),
@@ -402,7 +350,7 @@ def _training() -> list[AnyCase]:
 
 def _memory() -> list[AnyCase]:
     """What training adds to a process at its peak."""
-    return [Child(name, "memory", name) for name in WORKLOADS if "digits" not in name]
+    return [Child(name, "memory", name) for name in WORKLOADS if not re.search("digits|batch [18],", name)]
 
 
 def _startup() -> list[AnyCase]:
@@ -417,15 +365,26 @@ def _startup() -> list[AnyCase]:
     return rows
 
 
+def _some_in_float64(rows: Callable[[], list[AnyCase]]) -> Callable[[], list[AnyCase]]:
+    """The rows, and every second one in float64, too: a third of the whole."""
+
+    def more() -> list[AnyCase]:
+        found = rows()
+        cases = [case for case in found if isinstance(case, (Case, Training))]
+        return [*found, *[case.in_float64() for case in cases[::2]]]
+
+    return more
+
+
 GROUPS: dict[str, Callable[[], list[AnyCase]]] = {
-    "overhead": _overhead,
-    "pointwise": _pointwise,
-    "reductions": _reductions,
-    "nn": _nn,
-    "linalg": _linalg,
-    "indexing": _indexing,
-    "training": _training,
-    "parallel": _parallel,
+    "overhead": _some_in_float64(overhead),
+    "pointwise": _some_in_float64(_pointwise),
+    "reductions": _some_in_float64(_reductions),
+    "nn": _some_in_float64(_nn),
+    "linalg": _some_in_float64(_linalg),
+    "indexing": _some_in_float64(_indexing),
+    "training": _some_in_float64(_training),
+    "parallel": _some_in_float64(_parallel),
     "memory": _memory,
     "start-up": _startup,
 }

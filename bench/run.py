@@ -3,6 +3,7 @@
 python bench/run.py                             all rows (some minutes)
 python bench/run.py --rows 'overhead|softmax'   rows whose "group: name, kind" matches a regular expression
 python bench/run.py --threads 1 --json out.json
+python bench/run.py --isa avx2                  every library without AVX-512, in a process of its own
 """
 
 import argparse

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -44,6 +45,12 @@ def mlp(lib: ModuleType) -> Any:
     return nn.Sequential(
         nn.Flatten(), nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)
     )
+
+
+def wide_mlp(lib: ModuleType) -> Any:
+    """Three linear layers on images of handwriting, the usual first model."""
+    nn = lib.nn
+    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
 
 
 def digits_cnn(lib: ModuleType) -> Any:
@@ -286,6 +293,10 @@ def _sgd(lib: ModuleType, parameters: Any) -> Any:
 
 WORKLOADS = {
     "MLP 64-128-128-10, digits, SGD": Workload(mlp, digit_batches, _sgd),
+    **{
+        f"MLP 784-512-512-10, batch {n}, SGD": Workload(wide_mlp, partial(random_batch, (n, 784), (n,)), _sgd)
+        for n in (1, 8, 128)
+    },
     "digits CNN, batch norm, Adam": Workload(digits_cnn, digit_batches, _adam),
     "LeNet 64x1x28x28, SGD": Workload(lenet, lambda: random_batch((64, 1, 28, 28), (64,)), _sgd),
     "char-GPT 2x64, 16x64 characters, AdamW": Workload(char_gpt, character_batch, _adamw),
