@@ -14,8 +14,7 @@ import numpy as np
 
 from ferro.cpu.blocks import HALF, by_blocks
 from ferro.cpu.half import rounded_once
-from ferro.cpu.kernels.common import SMALL, has_kernel, share_rows
-from ferro.cpu.kernels.elementwise import over
+from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise, share_rows
 from ferro.cpu.kernels.entries import entry_of
 from ferro.cpu.kernels.loops import text_of
 from ferro.cpu.thresholds import GRAIN
@@ -99,7 +98,7 @@ def _make(function: Elementwise, numpy: Callable | None) -> Callable:
                 if type(a) is not np.ndarray or a.shape != x.shape or a.dtype is not x.dtype:
                     break
             else:
-                return over(name, *arrays, parameters=tuple(map(float, args[count:])))
+                return pointwise(name, *arrays, parameters=tuple(map(float, args[count:])))
         return by_blocks(lambda *some: near[0](*some), *args)
 
     rounded = rounded_once(answer)

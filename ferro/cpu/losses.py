@@ -12,7 +12,6 @@ from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows, widened
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.limits import FAR
-from ferro.cpu.kernels.small import at_hand
 from ferro.cpu.softmax import softmax
 from ferro.native.readiness import get
 from ferro.native.workers import run_parts
@@ -285,8 +284,7 @@ def _small_differences(x: Any, y: Any) -> bool:
         and x.dtype is y.dtype
         and x.flags.carray
         and y.flags.carray
-        and at_hand("loss_sum", x.dtype) is not None
-        and at_hand("loss_vjp", x.dtype) is not None
+        and has_kernel(x, "loss_sum", "loss_vjp", small=True)
     )
 
 

@@ -13,9 +13,9 @@ from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.small import nothing, suited
 from ferro.cpu.reductions import sum
 from ferro.cpu.rows import column_sums, row_sums, scalar
+from ferro.native.readiness import get
 
 __all__ = [
     "batch_norm",
@@ -231,6 +231,11 @@ def group_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: in
 # -- batches -----------------------------------------------------------------------------------------------------------
 
 
+def _is_plain(x: Any, *others: Any) -> bool:
+    """Whether kernels read these arrays (others: of the same dtype, or None) as they are."""
+    return x.size > 0 and all([a is None or (a.dtype is x.dtype and a.flags.carray) for a in (x, *others)])
+
+
 def _channels(x: Any) -> Any:
     """x of shape (N, C, ...) as (N, C, M)."""
     return x[:, :, None] if x.ndim == 2 else x.reshape(x.shape[0], x.shape[1], math.prod(x.shape[2:]))
@@ -274,12 +279,11 @@ def batch_norm(
         return _like(out, x), mean, var
     a, weight, bias = _images(x), _flat(weight), _flat(bias)
     if training:
-        run = suited("batch_norm", a, weight, bias)
-        if run is not None:
-            none, channels, dtype = nothing(a.dtype), a.shape[1], a.dtype
+        if _is_plain(a, weight, bias) and has_kernel(a, "batch_norm", small=True):
+            none, channels, dtype = np.empty(0, a.dtype), a.shape[1], a.dtype
             out, mean, var = np.empty(a.shape, dtype), np.empty(channels, dtype), np.empty(channels, dtype)
             weight, bias = none if weight is None else weight, none if bias is None else bias
-            run(_channels(a), weight, bias, float(eps), _channels(out), mean, var)
+            get("batch_norm")(_channels(a), weight, bias, float(eps), _channels(out), mean, var)
             return _like(out, x), mean, var
         count = scalar(a.size // max(a.shape[1], 1), a.dtype)
         mean = _channel_sum(a)
@@ -307,11 +311,11 @@ def batch_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, var: Any, training: b
         dx, dw, db = _kernels.batch_norm_vjp(*wide, training, needs)
         return None if dx is None else _like(dx, x), dw, db
     a, gs, weight = _images(x), _images(g), _flat(weight)
-    run = suited("batch_norm_vjp", a, gs, weight) if training and mean.dtype is a.dtype else None
-    if run is not None:
-        none, dtype = nothing(a.dtype), a.dtype
+    if training and _is_plain(a, gs, weight, mean) and has_kernel(a, "batch_norm_vjp", small=True):
+        none, dtype = np.empty(0, a.dtype), a.dtype
         dx, sums = np.empty(a.shape if needs[0] else (0, 0, 0), dtype), np.empty((2, a.shape[1]), dtype)
-        run(_channels(gs), _channels(a), mean, var, none if weight is None else weight, float(eps), _channels(dx), sums)
+        weight = none if weight is None else weight
+        get("batch_norm_vjp")(_channels(gs), _channels(a), mean, var, weight, float(eps), _channels(dx), sums)
         return _like(dx, x) if needs[0] else None, sums[0] if needs[1] else None, sums[1] if needs[2] else None
     rstd = _inverse_root(var, eps)
     dx = dw = None

@@ -11,8 +11,7 @@ import numpy as np
 from ferro.cpu.blocks import by_blocks, float32, fused
 from ferro.cpu.elementwise import function_of as _function_of
 from ferro.cpu.elementwise import primitive as _primitive
-from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.cpu.kernels.elementwise import over
+from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.select import select
 from ferro.elementwise import elementwise as _declare
@@ -107,7 +106,7 @@ div_floor = floor_divide = _quotient("floor_divide", np.floor_divide)
 def hypot(x: Any, y: Any) -> Any:
     """√(x² + y²) without overflow."""
     if x.size >= SMALL and x.dtype is float32 and y.dtype is float32 and x.shape == y.shape and has_kernel(x, "hypot"):
-        return over("hypot", x, y)
+        return pointwise("hypot", x, y)
     return by_blocks(np.hypot, x, y)
 
 

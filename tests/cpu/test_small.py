@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ferro import cpu
-from ferro.cpu import convolution, losses, rows, small_convolution
-from ferro.cpu.kernels import small
+from ferro.cpu import convolution, rows, small_convolution
+from ferro.cpu.kernels import common
 from ferro.native import readiness
 
 DTYPES = (np.float32, np.float64)
@@ -23,8 +23,7 @@ NEEDS = [(True, True, True), (True, False, False), (False, True, True), (False, 
 
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on NumPy answers for small arrays."""
-    for module in (small, losses):
-        monkeypatch.setattr(module, "at_hand", lambda *_: None)
+    monkeypatch.setattr(common, "_at_hand", lambda *_: False)
 
 
 def same(found: Any, wanted: Any, dtype: Any) -> None:
@@ -249,11 +248,11 @@ def test_a_gradient_by_images_that_needs_cropping_is_left_to_others() -> None:
 
 
 def test_kernels_are_at_hand_for_real_floats_and_not_where_they_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    look: Any = small.at_hand.__wrapped__
-    assert look("softmax", np.dtype(np.float16)) is None
-    assert look("softmax", np.dtype(">f4")) is None
+    for dtype in (np.float16, ">f4", np.int64, np.complex64):
+        assert not common.has_kernel(np.zeros(3, dtype), "softmax", small=True)
+    look: Any = common._at_hand.__wrapped__
     monkeypatch.setattr(readiness, "MODE", "off")
-    assert look("softmax", np.dtype(np.float32)) is None
+    assert not look(("softmax",), np.dtype(np.float32))
 
 
 def test_small_tensors_neither_import_numba_nor_order_kernels() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.thresholds import GRAIN
-from ferro.native.readiness import ready
+from ferro.native import readiness
+from ferro.native.loader import SUPPORTED
+from ferro.native.readiness import get, ready
 from ferro.native.thread_pool import parallel_for
 from ferro.native.thresholds import MOST_CHUNKS, SMALL
 from ferro.native.workers import run_rows
@@ -16,9 +19,23 @@ from ferro.native.workers import run_rows
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def has_kernel(x: np.ndarray, *names: str) -> bool:
-    """Whether `x` is large enough for the kernels of these names (none: for all), and they have machine code for it."""
-    return x.size >= SMALL and x.dtype in _REAL and ready(names, x.dtype)
+def has_kernel(x: np.ndarray, *names: str, small: bool = False) -> bool:
+    """Whether `x` is large enough for the kernels of these names (none: for all), and they have machine code for it.
+
+    `small`: if it is there already, they take small arrays too: a call costs no more than one of NumPy then. Nothing is
+    compiled for small arrays.
+    """
+    if x.dtype not in _REAL:
+        return False
+    return ready(names, x.dtype) if x.size >= SMALL else small and _at_hand(names, x.dtype)
+
+
+@cache
+def _at_hand(names: tuple[str, ...], dtype: np.dtype) -> bool:
+    """Whether kernels can be called for arrays of a dtype without more ado."""
+    if not SUPPORTED or readiness.MODE == "off":
+        return False
+    return readiness.MODE == "wait" or all([readiness.at_start(name, dtype) for name in names])
 
 
 def is_half(x: np.ndarray) -> bool:
@@ -74,5 +91,8 @@ def pointwise(name: str, *arrays: np.ndarray, parameters: tuple = (), grain: int
         out = np.empty(x.shape, x.dtype)
         flat_out = out.reshape(-1)
         flat = [a.reshape(-1) for a in arrays]
-    share_rows(name, x.size, grain, (*flat, *parameters, flat_out))
+    if 4 * x.size < grain:  # a few microseconds: every step around the kernel counts, and nobody helps with it
+        get(name)(*flat, *parameters, flat_out)
+    else:
+        share_rows(name, x.size, grain, (*flat, *parameters, flat_out))
     return out

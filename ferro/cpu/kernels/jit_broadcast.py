@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ferro.native.jit import device, kernel
+from ferro.cpu.kernels.jit_small import add, mul, of_two, sub, truediv
+from ferro.native.jit import kernel
+
+_from, _under = of_two(lambda a, b: b - a), of_two(lambda a, b: b / a)
 
 
 @kernel
@@ -12,51 +15,16 @@ def combine(start, stop, operation, by_columns, x, y, out):
     The operations: 0 +, 1 -, 2 *, 3 /; 4 and 5 are - and / with the operands exchanged.
     """
     for i in range(start, stop):
-        if by_columns:
-            _with_number(operation, x[i], y[i], out[i])
+        other = y[i : i + 1] if by_columns else y
+        if operation == 0:
+            add(x[i], other, out[i])
+        elif operation == 1:
+            sub(x[i], other, out[i])
+        elif operation == 2:
+            mul(x[i], other, out[i])
+        elif operation == 3:
+            truediv(x[i], other, out[i])
+        elif operation == 4:
+            _from(x[i], other, out[i])
         else:
-            _with_row(operation, x[i], y, out[i])
-
-
-@device
-def _with_row(operation, x, y, out):
-    if operation == 0:
-        for j in range(x.size):
-            out[j] = x[j] + y[j]
-    elif operation == 1:
-        for j in range(x.size):
-            out[j] = x[j] - y[j]
-    elif operation == 2:
-        for j in range(x.size):
-            out[j] = x[j] * y[j]
-    elif operation == 3:
-        for j in range(x.size):
-            out[j] = x[j] / y[j]
-    elif operation == 4:
-        for j in range(x.size):
-            out[j] = y[j] - x[j]
-    else:
-        for j in range(x.size):
-            out[j] = y[j] / x[j]
-
-
-@device
-def _with_number(operation, x, y, out):
-    if operation == 0:
-        for j in range(x.size):
-            out[j] = x[j] + y
-    elif operation == 1:
-        for j in range(x.size):
-            out[j] = x[j] - y
-    elif operation == 2:
-        for j in range(x.size):
-            out[j] = x[j] * y
-    elif operation == 3:
-        for j in range(x.size):
-            out[j] = x[j] / y
-    elif operation == 4:
-        for j in range(x.size):
-            out[j] = y - x[j]
-    else:
-        for j in range(x.size):
-            out[j] = y / x[j]
+            _under(x[i], other, out[i])

@@ -28,7 +28,7 @@ f64 = np.float64
 # --- arithmetic ------------------------------------------------------------------------------------------------------
 
 
-def _of_two(function: Callable[[Any, Any], Any]) -> Any:
+def of_two(function: Callable[[Any, Any], Any]) -> Any:
     """The kernel of a function of two numbers; y is repeated until it is as long as x."""
     f = device(function)
 
@@ -48,12 +48,12 @@ def _of_two(function: Callable[[Any, Any], Any]) -> Any:
     return kernel(run)
 
 
-add = _of_two(lambda a, b: a + b)
-sub = _of_two(lambda a, b: a - b)
-mul = _of_two(lambda a, b: a * b)
-truediv = _of_two(lambda a, b: a / b)
-maximum = _of_two(lambda a, b: a if (a >= b) | (a != a) else b)  # noqa: PLR0124 (nan)
-minimum = _of_two(lambda a, b: a if (a <= b) | (a != a) else b)  # noqa: PLR0124
+add = of_two(lambda a, b: a + b)
+sub = of_two(lambda a, b: a - b)
+mul = of_two(lambda a, b: a * b)
+truediv = of_two(lambda a, b: a / b)
+maximum = of_two(lambda a, b: a if (a >= b) | (a != a) else b)  # noqa: PLR0124 (nan)
+minimum = of_two(lambda a, b: a if (a <= b) | (a != a) else b)  # noqa: PLR0124
 
 
 @kernel

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import SMALL
-from ferro.cpu.kernels.small import at_hand
+from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.native import readiness
 from ferro.native.kernel import tag_of
 from ferro.native.loader import SUPPORTED
-from ferro.native.readiness import get, ready, ready_for
+from ferro.native.readiness import get, ready_for
 
 _WORDS = 625  # 624 of the state, and the place of the next one
 
@@ -26,8 +25,7 @@ def memory_of(bits: np.random.MT19937) -> Any:
 
 def fill(name: str, state: Any, *args: Any) -> bool:
     """Has a kernel of jit_random.py fill its last argument, a row of float32 or float64. Whether there is machine code."""
-    out = args[-1]
-    if not (ready((name,), out.dtype) if out.size >= SMALL else at_hand(name, out.dtype) is not None):
+    if not has_kernel(args[-1], name, small=True):
         return False
     get(name)(state, *args)
     return True
