@@ -233,7 +233,7 @@ def group_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: in
 
 def _is_plain(x: Any, *others: Any) -> bool:
     """Whether kernels read these arrays (others: of the same dtype, or None) as they are."""
-    return x.size > 0 and all([a is None or (a.dtype is x.dtype and a.flags.carray) for a in (x, *others)])
+    return x.size > 0 and all(a is None or (a.dtype is x.dtype and a.flags.carray) for a in (x, *others))
 
 
 def _channels(x: Any) -> Any:

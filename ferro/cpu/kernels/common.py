@@ -35,7 +35,7 @@ def _at_hand(names: tuple[str, ...], dtype: np.dtype) -> bool:
     """Whether kernels can be called for arrays of a dtype without more ado."""
     if not SUPPORTED or readiness.MODE == "off":
         return False
-    return readiness.MODE == "wait" or all([readiness.at_start(name, dtype) for name in names])
+    return readiness.MODE == "wait" or all(readiness.at_start(name, dtype) for name in names)
 
 
 def is_half(x: np.ndarray) -> bool:
