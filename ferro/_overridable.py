@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-from ferro import overrides
+from ferro import _overriding
 from ferro.tensor import Tensor
 
 __all__ = [
@@ -23,16 +23,16 @@ __all__ = [
 def _functions(owner: Any) -> dict[str, Any]:
     """The public functions of a module, or methods of a class, whether they ask by now or not."""
     found = {name: inspect.getattr_static(owner, name) for name in dir(owner) if not name.startswith("_")}
-    return {name: f for name, f in found.items() if isinstance(f, (FunctionType, overrides.Overridable))}
+    return {name: f for name, f in found.items() if isinstance(f, (FunctionType, _overriding.Overridable))}
 
 
 def _asks(name: str, f: Any) -> bool:
-    f = f.function if isinstance(f, overrides.Overridable) else f
-    return name not in overrides.UNASKED and overrides.takes_tensors(f)
+    f = f.function if isinstance(f, _overriding.Overridable) else f
+    return name not in _overriding.UNASKED and _overriding.takes_tensors(f)
 
 
 def _spaces() -> list[Any]:
-    return [sys.modules[name] for name in overrides.namespaces if name != "torch"]
+    return [sys.modules[name] for name in _overriding.namespaces if name != "torch"]
 
 
 def get_overridable_functions() -> dict[Any, list[Callable]]:
@@ -43,7 +43,7 @@ def get_overridable_functions() -> dict[Any, list[Callable]]:
     True
     """
     found = {space: [f for name, f in _functions(space).items() if _asks(name, f)] for space in _spaces()}
-    found[Tensor] = [f for name, f in _functions(Tensor).items() if name not in overrides.UNASKED]
+    found[Tensor] = [f for name, f in _functions(Tensor).items() if name not in _overriding.UNASKED]
     return found
 
 
@@ -68,7 +68,7 @@ def get_testing_overrides() -> dict[Callable, Callable]:
 
 
 def _minus_one(f: Any) -> Callable:
-    signature = inspect.signature(f.function if isinstance(f, overrides.Overridable) else f)
+    signature = inspect.signature(f.function if isinstance(f, _overriding.Overridable) else f)
 
     def answer(*args: Any, **kwargs: Any) -> int:
         signature.bind(*args, **kwargs)

@@ -173,7 +173,7 @@ class ConversionMethods:
         return bool((self._data == (element._data if isinstance(element, TensorBase) else element)).any())
 
     def __repr__(self: Any) -> str:
-        from ferro.overrides import overrides
+        from ferro._overriding import overrides
 
         return describe(self, type(self).__name__ if overrides(type(self)) else "tensor")
 

@@ -40,10 +40,10 @@ class Tensor(AutogradMethods, ConversionMethods, LayoutMethods, OperationMethods
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        from ferro import overrides
+        from ferro import _overriding
 
-        if overrides.overrides(cls):
-            overrides.adopt(cls)
+        if _overriding.overrides(cls):
+            _overriding.adopt(cls)
 
     @classmethod
     def __torch_function__(cls, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:

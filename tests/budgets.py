@@ -21,7 +21,6 @@ LONG_FILES = {
     "numpy_functions.py": 441,
     "ops/exponential.py": 628,
     "ops/normalisation.py": 737,
-    "overrides.py": 529,
     "serialization/reading.py": 408,
     "sparse/tensor.py": 451,
 }

@@ -71,6 +71,7 @@ LAYERS = (
         "_tensor_str",
         "overrides",
         "_overridable",
+        "_overriding",
         "types",
         "numpy_functions",
         "printing",
@@ -233,7 +234,6 @@ def test_an_import_that_points_down_or_is_only_typed_is_free(module: str, source
 CIRCULAR = frozenset(
     [
         "__init__",
-        "_overridable",
         "array_api",
         "as_torch",
         "batched",
@@ -243,7 +243,6 @@ CIRCULAR = frozenset(
         "distributions",
         "nn",
         "optim",
-        "overrides",
         "sparse",
     ]
 )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ferro._C import _functorch, _nn
+from ferro._overriding import disabled as _disabled_torch_function_impl
 from ferro.core.device import get_default_device
 from ferro.core.random import Generator
 from ferro.core.transforms import INSIDE
 from ferro.overrides import DisableTorchFunctionSubclass
-from ferro.overrides import disabled as _disabled_torch_function_impl
 from ferro.tensor import Tensor
 
 __all__ = ["DisableTorchFunctionSubclass", "Generator", "Graph", "_disabled_torch_function_impl", "_functorch", "_nn"]

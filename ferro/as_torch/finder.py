@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import ferro
-from ferro import absent, overrides
+from ferro import _overriding, absent
 from ferro.as_torch import children
 from ferro.core import naming
 from ferro.ops.namespace import NAMESPACES
@@ -106,7 +106,7 @@ def uninstall() -> None:
     if not is_installed():
         return
     sys.meta_path.remove(_FINDER)
-    overrides.namespaces[:] = [name for name in overrides.namespaces if name != "torch"]
+    _overriding.namespaces[:] = [name for name in _overriding.namespaces if name != "torch"]
     for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
         del sys.modules[name]
     absent.ROOTS.remove("torch")
@@ -190,7 +190,7 @@ def _fill(torch: ModuleType) -> None:
         return absent.missing("torch", name) if found is _NOTHING else found
 
     vars(torch)["__getattr__"] = later
-    overrides.namespaces.append("torch")
+    _overriding.namespaces.append("torch")
     vars(torch)["__dir__"] = lambda: sorted({*vars(torch), *dir(ferro)} - {*OWN} | {"cpu", "functional", "ops"})
 
 

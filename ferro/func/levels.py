@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro._overriding import disabled
 from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, meta_of, version_of, view_of, wrap
@@ -24,7 +25,6 @@ from ferro.core.node import OutputRef
 from ferro.core.tangents import tangents_of
 from ferro.core.transforms import inside
 from ferro.core.trees import flatten
-from ferro.overrides import disabled
 from ferro.tensor import Tensor
 
 

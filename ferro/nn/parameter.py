@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, Self
 
+from ferro._overriding import disabled
 from ferro.core import dtypes, tape
 from ferro.core.base import LEAF, TensorBase, wrap
 from ferro.ops.uninitialised import empty
-from ferro.overrides import disabled
 from ferro.tensor import Tensor
 
 

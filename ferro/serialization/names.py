@@ -6,9 +6,9 @@ import importlib
 import sys
 from typing import Any
 
+from ferro._overriding import Overridable
 from ferro.core import dtypes, return_types
 from ferro.core.random import Generator
-from ferro.overrides import Overridable
 
 STORAGES = {
     "FloatStorage": dtypes.float32,

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from ferro._overriding import Overridable
 from ferro.core import dtypes
 from ferro.core.device import device
 from ferro.core.layout import Named, sparse_coo, sparse_csr, strided
@@ -24,7 +25,6 @@ from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage
 from ferro.cpu.shape import geometry, memory_bytes, memory_of
 from ferro.nn.parameter import Parameter, is_lazy
-from ferro.overrides import Overridable
 from ferro.serialization.archive import ALIGNMENT
 from ferro.serialization.names import STORAGE_OF, torch_names
 from ferro.serialization.reading import MAGIC, PROTOCOL
