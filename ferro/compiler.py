@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ferro.core.notices import warn_once
+from ferro._compiling import BACKENDS, DEFAULT, EAGER, compile, compiled, known
 from ferro.nn.modules.module import Module
 
 __all__ = [
@@ -30,107 +30,7 @@ __all__ = [
     "set_stance",
 ]
 
-_MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 _STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "aot_eager_then_compile")
-# What runs a function as it is written, by definition; the others would make it faster, and do not yet.
-_EAGER = ("eager", "aot_eager")
-_BACKENDS = (*_EAGER, "cudagraphs", "inductor")
-_default = ["inductor"]
-
-
-def _known(backend: Any) -> str:
-    """The name of a backend, checked."""
-    if callable(backend):
-        raise NotImplementedError(
-            "compile: a backend that is a function is called with a graph of operations, and ferro makes none yet; leave it "
-            'out, or say backend="eager"'
-        )
-    if backend not in _BACKENDS:
-        raise RuntimeError(
-            f"Invalid backend: {backend!r}, see `torch._dynamo.list_backends()` for available backends. ferro takes "
-            f"{', '.join(_BACKENDS)}"
-        )
-    return backend
-
-
-def compile(
-    model: Callable | None = None,
-    *,
-    fullgraph: bool = False,
-    dynamic: bool | None = None,
-    backend: str | Callable | None = None,
-    mode: str | None = None,
-    options: dict[str, Any] | None = None,
-    name: str | None = None,
-    disable: bool = False,
-    recompile_limit: int | None = None,
-    isolate_recompiles: bool = False,
-    shapes_spec: Any = None,
-) -> Any:
-    """The function, or the module behind an `OptimizedModule`: it runs as it is written, and a warning says so once.
-
-    - `model` (callable or Module, default None): None makes a decorator
-    - `fullgraph`, `dynamic` (bool, default False and None): no effect
-    - `backend` (str, default None): "inductor" (None too), "cudagraphs", "aot_eager" or "eager"; the last two promise
-      no speed, so that nothing is said
-    - `mode` (str, default None): one of PyTorch's modes, without effect
-    - `options` (dict, default None): for a compiler, without effect
-    - `name` (str, default None): no effect
-    - `disable` (bool, default False): gives the model itself
-    - `recompile_limit` (int, default None): no effect
-    - `isolate_recompiles` (bool, default False): no effect
-    - `shapes_spec` (Any, default None): no effect
-
-    RuntimeError for an unknown backend or mode, or for mode and options at once; NotImplementedError for a backend that
-    is a function, which would be given a graph.
-
-    Example::
-
-        >>> import ferro
-        >>> @ferro.compile(backend="eager")
-        ... def swish(x):
-        ...     return x * x.sigmoid()
-        >>> swish(ferro.zeros(1))
-        tensor([0.])
-        >>> list(ferro.compile(ferro.nn.Linear(2, 1), backend="eager").state_dict())
-        ['_orig_mod.weight', '_orig_mod.bias']
-    """
-    given = {
-        "fullgraph": fullgraph,
-        "dynamic": dynamic,
-        "backend": backend,
-        "mode": mode,
-        "options": options,
-        "name": name,
-        "disable": disable,
-        "recompile_limit": recompile_limit,
-        "isolate_recompiles": isolate_recompiles,
-        "shapes_spec": shapes_spec,
-    }
-    if model is None:
-
-        def decorate(model: Callable) -> Any:
-            if model is None:
-                raise RuntimeError("Model can't be None")
-            return compile(model, **given)
-
-        return decorate
-    if mode is not None and options is not None:
-        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
-    if mode is not None and mode not in _MODES:
-        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
-    chosen = _known(_default[0] if backend is None else backend)
-    if not callable(model):
-        raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
-    if disable:
-        return model
-    if chosen not in _EAGER:
-        warn_once(
-            "compile: ferro has no compiler yet, so functions and modules run as they are written. (Said once; nothing is "
-            'said with backend="eager".)',
-            stacklevel=2,
-        )
-    return OptimizedModule(model) if isinstance(model, Module) else model
 
 
 class OptimizedModule(Module):
@@ -190,6 +90,9 @@ class OptimizedModule(Module):
 
     def __dir__(self) -> list[str]:
         return sorted({*dir(self._orig_mod), *super().__dir__()})
+
+
+compiled.register(Module, OptimizedModule)
 
 
 # -------------------------------------------------------------------- marks for a compiler: they change nothing
@@ -254,17 +157,17 @@ def list_backends(exclude_tags: Iterable[str] | None = ("debug", "experimental")
         ['cudagraphs', 'inductor']
     """
     excluded = exclude_tags or ()
-    return sorted(b for b in _BACKENDS if b not in _EAGER or "debug" not in excluded)
+    return sorted(b for b in BACKENDS if b not in EAGER or "debug" not in excluded)
 
 
 def set_default_backend(backend: str | Callable | None) -> None:
     """Sets the backend that `compile` takes unless one is given; None for "inductor"."""
-    _default[0] = "inductor" if backend is None else _known(backend)
+    DEFAULT[0] = "inductor" if backend is None else known(backend)
 
 
 def get_default_backend() -> str:
     """The backend that `compile` takes unless one is given."""
-    return _default[0]
+    return DEFAULT[0]
 
 
 class set_stance:
@@ -281,7 +184,7 @@ class set_stance:
         if stance not in _STANCES:
             raise RuntimeError(f"set_stance: invalid stance {stance!r}; it is one of {', '.join(_STANCES)}")
         if force_backend is not None:
-            _known(force_backend)
+            known(force_backend)
         self.stance = stance
 
     def __call__(self, fn: Callable) -> Callable:

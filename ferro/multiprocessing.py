@@ -24,6 +24,7 @@ from typing import Any
 
 from ferro import absent as _absent
 from ferro.core import shared_memory as _shared_memory
+from ferro.core.storage import UntypedStorage as _UntypedStorage
 
 # (The star brings Python's own names; a list of strings is what the tools understand.)
 __all__ = list(_python.__all__)  # pyright: ignore[reportUnsupportedDunderAll] - they are made when Python runs
@@ -193,5 +194,5 @@ def get_sharing_strategy() -> str:
     return _strategy[0]
 
 
-_shared_memory.register()
+_shared_memory.register(_UntypedStorage)
 _absent.explain(__name__)

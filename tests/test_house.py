@@ -64,6 +64,7 @@ LAYERS = (
     (
         "functional",
         "tensor",
+        "_compiling",
         "complex_half",
         "conditions",
         "_tensor_autograd",
@@ -237,13 +238,9 @@ CIRCULAR = frozenset(
         "array_api",
         "as_torch",
         "batched",
-        "compiler",
         "core",
         "cpu",
         "distributions",
-        "nn",
-        "optim",
-        "sparse",
     ]
 )
 

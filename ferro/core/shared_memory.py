@@ -22,7 +22,6 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.held_memory import mapping
 from ferro.core.history import history
 from ferro.core.layout import strided
-from ferro.core.storage import UntypedStorage, storage_around, storage_of
 from ferro.cpu.shape import memory_of
 
 _ATTACHED: WeakValueDictionary[tuple[int, int], Any] = (
@@ -66,9 +65,9 @@ def _fresh(size: int) -> Any:
     return _mapped(descriptor, size)
 
 
-def share(*storages: UntypedStorage) -> None:
+def share(*storages: Any) -> None:
     """Moves storages into shared memory, with all tensors that look at them; arrays of NumPy's stay with the old memory."""
-    register()
+    register(*{type(s) for s in storages})
     if any(memory_of(s._memory) is not s._memory for s in storages):
         raise RuntimeError("share_memory_: a slice of a storage is moved with the whole of it only: share that")
     waiting = []
@@ -88,7 +87,7 @@ def share(*storages: UntypedStorage) -> None:
             _move(storage, looking[id(memory_of(storage._memory))])
 
 
-def _move(storage: UntypedStorage, tensors: list[Any]) -> None:
+def _move(storage: Any, tensors: list[Any]) -> None:
     held = storage.bytes()
     fresh = _fresh(len(held))
     fresh[...] = held
@@ -103,25 +102,26 @@ def _move(storage: UntypedStorage, tensors: list[Any]) -> None:
 # -- sent to other processes --------------------------------------------------------------------------------------------
 
 
-def register() -> None:
-    """From now on `multiprocessing` sends tensors as this file says."""
+def register(*storages: type) -> None:
+    """From now on `multiprocessing` sends tensors, and storages of these classes, as this file says."""
     from multiprocessing.reduction import ForkingPickler
 
-    for cls, reduce in ((backend.tensor_class, _reduce_tensor), (UntypedStorage, _reduce_storage)):
-        ForkingPickler.register(cls, reduce)
+    ForkingPickler.register(backend.tensor_class, _reduce_tensor)
+    for cls in storages:
+        ForkingPickler.register(cls, _reduce_storage)
 
 
-def _reduce_storage(storage: UntypedStorage) -> Any:
+def _reduce_storage(storage: Any) -> Any:
     from multiprocessing import reduction
 
     segment = mapping(storage._memory)
     if not isinstance(segment, Segment) or memory_of(storage._memory) is not storage._memory:
         return storage.__reduce__()
-    return _attached, (reduction.DupFd(segment.descriptor), len(storage))  # type: ignore[attr-defined]
+    return _attached, (type(storage), reduction.DupFd(segment.descriptor), len(storage))  # type: ignore[attr-defined]
 
 
-def _attached(descriptor: Any, size: int) -> UntypedStorage:
-    return storage_around(_mapped(descriptor.detach(), size))
+def _attached(cls: Any, descriptor: Any, size: int) -> Any:
+    return cls._of_memory(_mapped(descriptor.detach(), size))
 
 
 def _reduce_tensor(t: Any) -> Any:
@@ -133,11 +133,11 @@ def _reduce_tensor(t: Any) -> Any:
         )
     if type(t._data) is not backend.HOST or not isinstance(mapping(t._data), Segment):
         return t.__reduce_ex__(2)
-    data, storage = t._data, storage_of(t)
+    data, storage = t._data, t.untyped_storage()
     where = data.ctypes.data - storage.data_ptr() if data.size else 0
     return _tensor, (storage, dtypes.FROM_NUMPY[data.dtype], data.shape, data.strides, where, t.requires_grad)
 
 
-def _tensor(storage: UntypedStorage, dtype: Any, shape: tuple, strides: tuple, where: int, requires_grad: bool) -> Any:
+def _tensor(storage: Any, dtype: Any, shape: tuple, strides: tuple, where: int, requires_grad: bool) -> Any:
     data = np.ndarray(shape, dtype.np, storage._memory, where, strides)
     return wrap(data).requires_grad_(requires_grad)

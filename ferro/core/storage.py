@@ -68,6 +68,14 @@ class UntypedStorage(StorageCasts):
         storage._memory, storage._tensors = memory, WeakValueDictionary()
         return storage
 
+    @classmethod
+    def _of_memory(cls, memory: Any) -> UntypedStorage:
+        """The storage of an array that owns its memory: the one that somebody holds, or a new one."""
+        found = _OF_MEMORY.get(id(memory))
+        if found is None or found._memory is not memory:
+            found = _OF_MEMORY[id(memory)] = UntypedStorage._around(memory)
+        return found
+
     # -- what it is ----------------------------------------------------------------------------------------------------
 
     def bytes(self) -> Any:
@@ -360,12 +368,7 @@ class UntypedStorage(StorageCasts):
         return cls() if mapping is None else storage_around(np.frombuffer(mapping, np.uint8))
 
 
-def storage_around(memory: Any) -> UntypedStorage:
-    """The storage of an array that owns its memory: the one that somebody holds, or a new one."""
-    found = _OF_MEMORY.get(id(memory))
-    if found is None or found._memory is not memory:
-        found = _OF_MEMORY[id(memory)] = UntypedStorage._around(memory)
-    return found
+storage_around = UntypedStorage._of_memory
 
 
 def storage_of(t: TensorBase) -> UntypedStorage:

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import operator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ferro.core import dtypes
 
 
+def elements(storage: Any) -> Any:
+    """The elements of a storage as an array that shares its memory: numbers, or the bytes of an untyped one."""
+    held = storage.untyped().bytes()
+    dtype = getattr(storage, "dtype", None)
+    d = held.dtype if dtype is None else dtype.np
+    return held[: len(held) // d.itemsize * d.itemsize].view(d)
+
+
 class StorageCasts:
     """Methods of storages that copy their elements as another dtype."""
 
-    def _cast(self, dtype: dtypes.dtype) -> Any:
-        from ferro.core.typed_storage import TypedStorage, elements
+    _typed: ClassVar[Any]  # TypedStorage, which enters itself
 
+    def _cast(self, dtype: dtypes.dtype) -> Any:
         held = elements(self)
-        return TypedStorage._of((held if dtype.is_complex else held.real).astype(dtype.np), dtype)
+        return self._typed._of((held if dtype.is_complex else held.real).astype(dtype.np), dtype)
 
     def double(self) -> Any:
         """The elements as float64."""

@@ -11,7 +11,7 @@ from ferro.core import dtypes
 from ferro.core.dtypes import FOLLOWERS, type_name
 from ferro.core.notices import warn_once
 from ferro.core.storage import UntypedStorage
-from ferro.core.storage_elements import StorageCasts, element_index
+from ferro.core.storage_elements import StorageCasts, element_index, elements
 
 
 def deprecated(stacklevel: int = 2) -> None:
@@ -22,13 +22,6 @@ def deprecated(stacklevel: int = 2) -> None:
         "tensor.untyped_storage() instead of tensor.storage()",
         stacklevel=stacklevel + 1,
     )
-
-
-def elements(storage: Any) -> Any:
-    """The elements of a storage as an array that shares its memory: numbers, or the bytes of an untyped one."""
-    held = storage.untyped().bytes()
-    d = storage.dtype.np if isinstance(storage, TypedStorage) else held.dtype
-    return held[: len(held) // d.itemsize * d.itemsize].view(d)
 
 
 class TypedStorage(StorageCasts):
@@ -256,6 +249,9 @@ class TypedStorage(StorageCasts):
                 "from_file can only be called on derived classes, such as FloatStorage: a dtype is needed"
             )
         return TypedStorage._around(UntypedStorage.from_file(filename, shared, size * d.itemsize), d)
+
+
+StorageCasts._typed = TypedStorage
 
 
 def _refused(cls: type, why: str) -> RuntimeError:

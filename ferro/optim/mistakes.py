@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 from ferro.core.strict import refuse
 
-if TYPE_CHECKING:
-    from .optimizer import Optimizer
-
 _used: WeakKeyDictionary[Any, list[ref]] = WeakKeyDictionary()  # the gradients of each optimizer's last step
 
 
-def _gradients(optimizer: Optimizer) -> list[Any]:
+def _gradients(optimizer: Any) -> list[Any]:
     found = [p.grad for group in optimizer.param_groups for p in group["params"]]
     return [g for g in found if g is not None]
 
 
-def before_step(optimizer: Optimizer) -> None:
+def before_step(optimizer: Any) -> None:
     """Refuses a step without gradients, and one with gradients that were used before."""
     gradients = _gradients(optimizer)
     name = type(optimizer).__name__
@@ -36,6 +33,6 @@ def before_step(optimizer: Optimizer) -> None:
         )
 
 
-def after_step(optimizer: Optimizer) -> None:
+def after_step(optimizer: Any) -> None:
     """Notes which gradients have been used."""
     _used[optimizer] = [ref(g) for g in _gradients(optimizer)]

@@ -164,6 +164,7 @@ def resize_as_(self: Any, other: Any, **ignored: Any) -> Any:
     return resize(self, other.extent, other.sparse_dim(), other.dense_dim())
 
 
+@rule("sparse_resize_")
 def resize(x: Any, size: Any, sparse_dim: int, dense_dim: int) -> Any:
     """Takes a shape; dimensions of a tensor with values only grow, their elements keep their order in memory."""
     size = making.countable(tuple(size))

@@ -356,9 +356,7 @@ class SparseTensor(Tensor):
     def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
         """Takes a shape with so many sparse and dense dimensions; those of a tensor with values only grow."""
         self._refuse_compressed("sparse_resize_")
-        from ferro.sparse.shapes import resize
-
-        return resize(self, size, sparse_dim, dense_dim)
+        return RULES["sparse_resize_"](self, size, sparse_dim, dense_dim)
 
     def sparse_resize_and_clear_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
         """Lets go of all values and takes a shape."""

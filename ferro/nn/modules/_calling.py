@@ -7,15 +7,12 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ferro.nn.modules._watching import _Watch
 from ferro.tensor import Tensor
 
 from ...utils.hooks import RemovableHandle
-
-if TYPE_CHECKING:
-    from .module import Module
 
 
 def add_hook(table: Any, handle: RemovableHandle, hook: Any, prepend: bool = False) -> RemovableHandle:
@@ -134,7 +131,7 @@ def registered(kind: str, module: Any, name: str, value: Any) -> Any:
 # -------------------------------------------------------------------- a call
 
 
-def call_with_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_with_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pre hooks, `forward`, forward hooks, global ones first; around them, if there are backward hooks, the boundary nodes."""
     pending = {hook.id: hook for hook in _forward_hooks(module) if hook.always}
     out = None
@@ -167,13 +164,13 @@ class _ForwardHook(NamedTuple):
     always: bool
     scope: str  # how warnings call it
 
-    def run(self, module: Module, args: Any, kwargs: Any, out: Any) -> Any:
+    def run(self, module: Any, args: Any, kwargs: Any, out: Any) -> Any:
         extra = (kwargs,) if self.with_kwargs else ()
         result = self.function(module, args, *extra, out)
         return out if result is None else result
 
 
-def _forward_hooks(module: Module) -> list[_ForwardHook]:
+def _forward_hooks(module: Any) -> list[_ForwardHook]:
     tables = (
         ("global ", *[_table(f"forward_hooks{mark}") for mark in ("", "_with_kwargs", "_always_called")]),
         ("", module._forward_hooks, module._forward_hooks_with_kwargs, module._forward_hooks_always_called),
@@ -185,7 +182,7 @@ def _forward_hooks(module: Module) -> list[_ForwardHook]:
     ]
 
 
-def _backward_hooks(module: Module) -> tuple[list[Any], list[Any]]:
+def _backward_hooks(module: Any) -> tuple[list[Any], list[Any]]:
     """The full backward hooks, and the regular ones."""
     found: tuple[list[Any], list[Any]] = ([], [])
     for table, full in (
@@ -196,7 +193,7 @@ def _backward_hooks(module: Module) -> tuple[list[Any], list[Any]]:
     return found
 
 
-def _run_forward_pre_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def _run_forward_pre_hooks(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     for id, hook in (*_table("forward_pre_hooks").items(), *module._forward_pre_hooks.items()):
         if id in module._forward_pre_hooks_with_kwargs:
             result = hook(module, args, kwargs)
@@ -214,7 +211,7 @@ def _run_forward_pre_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[s
     return args, kwargs
 
 
-def _run_always_called(module: Module, pending: dict[int, Any], args: Any, kwargs: Any, out: Any) -> None:
+def _run_always_called(module: Any, pending: dict[int, Any], args: Any, kwargs: Any, out: Any) -> None:
     """After an exception: the hooks registered with `always_call` that have not run. Theirs must not hide the first."""
     for hook in pending.values():
         try:
@@ -227,7 +224,7 @@ def _run_always_called(module: Module, pending: dict[int, Any], args: Any, kwarg
             )
 
 
-def _watch_last_node(module: Module, hooks: list[Any], args: Any, out: Any) -> None:
+def _watch_last_node(module: Any, hooks: list[Any], args: Any, out: Any) -> None:
     """Hang the regular backward hooks on the node of the first tensor of the output; warn where that misses something."""
     first = out
     while not isinstance(first, Tensor):

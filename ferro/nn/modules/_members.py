@@ -1,29 +1,25 @@
-"""Members of a module: its parameters, buffers and child modules as attributes, by dotted path, and one after the other."""
+"""Members of a module: its parameters, buffers and child modules as attributes, and tensors by their dotted path."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 from ferro.nn.modules._calling import registered
 from ferro.tensor import Tensor
 
 from ..parameter import Buffer, Parameter
 
-if TYPE_CHECKING:
-    from .module import Module
-
 _TABLES = ("_parameters", "_buffers", "_modules")
 
 
 class Members:
-    """The tables of a module's parameters, buffers and children, and everything that walks them."""
+    """The tables of a module's parameters, buffers and children, and the tensors of the tree that Module walks."""
 
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
     _non_persistent_buffers_set: set[str]
-    if TYPE_CHECKING:  # (`typing.get_type_hints` of a program's module would not find the name here)
-        _modules: dict[str, Module | None]
+    _modules: dict[str, Any]
 
     # ---------------------------------------------------------------- attributes
 
@@ -118,7 +114,7 @@ class Members:
         else:
             self._non_persistent_buffers_set.add(name)
 
-    def add_module(self, name: str, module: Module | None) -> None:
+    def add_module(self, name: str, module: Members | None) -> None:
         """Make `module` (or None) the child `name`."""
         if module is not None and not isinstance(module, Members):
             named = getattr(module, "__name__", None)
@@ -127,7 +123,7 @@ class Members:
         self._check_name(name, "module", "_modules")
         self._modules[name] = registered("module", self, name, module)
 
-    def register_module(self, name: str, module: Module | None) -> None:
+    def register_module(self, name: str, module: Members | None) -> None:
         """The same as `add_module`."""
         self.add_module(name, module)
 
@@ -145,32 +141,6 @@ class Members:
 
     # ---------------------------------------------------------------- lookup by path
 
-    def get_submodule(self, target: str) -> Module:
-        """The descendant at a dotted path such as "encoder.layers.0"; "" is the module itself."""
-        found: Any = self
-        for part in target.split(".") if target else ():
-            if not hasattr(found, part):
-                raise AttributeError(f"{type(found).__name__} has no attribute `{part}`")
-            found = getattr(found, part)
-            is_module = isinstance(found, Members)
-            if not is_module:
-                raise AttributeError(f"`{part}` is not an nn.Module")
-        return found
-
-    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Put `module` at a dotted path; with `strict` only where a module already is."""
-        if not target:
-            raise ValueError("set_submodule: cannot set the submodule without a target name")
-        if not isinstance(module, Members):
-            raise ValueError(f"set_submodule: `module` is not an nn.Module but a {type(module).__name__}")
-        path, _, name = target.rpartition(".")
-        parent = self.get_submodule(path)
-        if strict and not hasattr(parent, name):
-            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
-        if hasattr(parent, name) and not isinstance(getattr(parent, name), Members):
-            raise AttributeError(f"`{name}` is not an nn.Module")
-        setattr(parent, name, module)
-
     def get_parameter(self, target: str) -> Parameter:
         """The parameter at a dotted path."""
         owner, name = self._owner(target)
@@ -186,7 +156,7 @@ class Members:
             raise AttributeError(f"`{name}` is not a buffer")
         return getattr(owner, name)
 
-    def _owner(self, target: str) -> tuple[Module, str]:
+    def _owner(self, target: str) -> tuple[Any, str]:
         path, _, name = target.rpartition(".")
         owner = self.get_submodule(path)
         if not hasattr(owner, name):
@@ -194,39 +164,6 @@ class Members:
         return owner, name
 
     # ---------------------------------------------------------------- walking
-
-    def named_modules(
-        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Module]]:
-        """All modules of the tree with their dotted paths, this one first; a shared module comes once."""
-        me: Any = self
-        seen = set() if memo is None else memo
-        if me in seen:
-            return
-        if remove_duplicate:
-            seen.add(me)
-        yield prefix, me
-        for name, module in self._modules.items():
-            if module is not None:
-                yield from module.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
-
-    def modules(self) -> Iterator[Module]:
-        """All modules of the tree, this one first."""
-        for _, module in self.named_modules():
-            yield module
-
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The immediate children with their names; a child registered twice comes once."""
-        seen: set[Module] = set()
-        for name, module in self._modules.items():
-            if module is not None and module not in seen:
-                seen.add(module)
-                yield name, module
-
-    def children(self) -> Iterator[Module]:
-        """The immediate children."""
-        for _, module in self.named_children():
-            yield module
 
     def _named_members(
         self, get_members: Callable[[Any], Any], prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -262,14 +199,6 @@ class Members:
         """The buffers, of the whole tree or of this module alone."""
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
-
-    def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call `fn` on every descendant, children first, and on this module last."""
-        me: Any = self
-        for module in self.children():
-            module.apply(fn)
-        fn(me)
-        return me
 
 
 def _typename(value: Any) -> str:

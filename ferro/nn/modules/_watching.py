@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferro.autograd import Function
 from ferro.core.mode import is_grad_enabled
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
-
-if TYPE_CHECKING:
-    from .module import Module
 
 
 class _Watch:
@@ -23,7 +20,7 @@ class _Watch:
     and the hooks run at once with None for every input.
     """
 
-    def __init__(self, module: Module, hooks: list[Any], pre_hooks: list[Any]) -> None:
+    def __init__(self, module: Any, hooks: list[Any], pre_hooks: list[Any]) -> None:
         self.module = module
         self.hooks = hooks
         self.pre_hooks = pre_hooks

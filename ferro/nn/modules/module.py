@@ -1,12 +1,13 @@
-"""Module: what is made, called, hooked and printed; members, conversions and state are in files of their own."""
+"""Module: what is made, called, hooked, walked and printed; members, conversions and state are in files of their own."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType
-from typing import Any
+from typing import Any, Self
 
+from ferro._compiling import compile
 from ferro.nn.modules._calling import (
     add_hook,
     call_with_hooks,
@@ -22,6 +23,7 @@ from ferro.nn.modules._calling import (
 
 from ...utils.hooks import RemovableHandle
 from ._conversion import Conversions
+from ._members import Members
 from ._state import (
     State,
     _IncompatibleKeys,  # noqa: F401 (libraries import it from here)
@@ -96,6 +98,7 @@ class Module(Conversions, State):
     _forward_pre_hooks_with_kwargs: OrderedDict[int, bool]
     _backward_hooks: OrderedDict[int, Callable[..., Any]]
     _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
+    _modules: dict[str, Module | None]
     _is_full_backward_hook: bool | None  # which of the two kinds `_backward_hooks` holds; None while it holds none
 
     call_super_init: bool = False
@@ -163,8 +166,6 @@ class Module(Conversions, State):
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles calls of this module, in place: see :func:`ferro.compile`, which takes the arguments."""
-        from ferro.compiler import compile
-
         compile(self.__call__, *args, **kwargs)
 
     def register_forward_pre_hook(
@@ -226,6 +227,73 @@ class Module(Conversions, State):
                 f"one of them. ({type(self).__name__} has {'regular' if full else 'full'} ones.)"
             )
         self._is_full_backward_hook = full
+
+    # ---------------------------------------------------------------- the tree of modules
+
+    def get_submodule(self, target: str) -> Module:
+        """The descendant at a dotted path such as "encoder.layers.0"; "" is the module itself."""
+        found: Any = self
+        for part in target.split(".") if target else ():
+            if not hasattr(found, part):
+                raise AttributeError(f"{type(found).__name__} has no attribute `{part}`")
+            found = getattr(found, part)
+            is_module = isinstance(found, Members)
+            if not is_module:
+                raise AttributeError(f"`{part}` is not an nn.Module")
+        return found
+
+    def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
+        """Put `module` at a dotted path; with `strict` only where a module already is."""
+        if not target:
+            raise ValueError("set_submodule: cannot set the submodule without a target name")
+        if not isinstance(module, Members):
+            raise ValueError(f"set_submodule: `module` is not an nn.Module but a {type(module).__name__}")
+        path, _, name = target.rpartition(".")
+        parent = self.get_submodule(path)
+        if strict and not hasattr(parent, name):
+            raise AttributeError(f"{type(parent).__name__} has no attribute `{name}`")
+        if hasattr(parent, name) and not isinstance(getattr(parent, name), Members):
+            raise AttributeError(f"`{name}` is not an nn.Module")
+        setattr(parent, name, module)
+
+    def named_modules(
+        self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Module]]:
+        """All modules of the tree with their dotted paths, this one first; a shared module comes once."""
+        seen = set() if memo is None else memo
+        if self in seen:
+            return
+        if remove_duplicate:
+            seen.add(self)
+        yield prefix, self
+        for name, module in self._modules.items():
+            if module is not None:
+                yield from module.named_modules(seen, f"{prefix}.{name}" if prefix else name, remove_duplicate)
+
+    def modules(self) -> Iterator[Module]:
+        """All modules of the tree, this one first."""
+        for _, module in self.named_modules():
+            yield module
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The immediate children with their names; a child registered twice comes once."""
+        seen: set[Module] = set()
+        for name, module in self._modules.items():
+            if module is not None and module not in seen:
+                seen.add(module)
+                yield name, module
+
+    def children(self) -> Iterator[Module]:
+        """The immediate children."""
+        for _, module in self.named_children():
+            yield module
+
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
+        """Call `fn` on every descendant, children first, and on this module last."""
+        for module in self.children():
+            module.apply(fn)
+        fn(self)
+        return self
 
     # ---------------------------------------------------------------- printing
 
