@@ -138,10 +138,9 @@ rsqrt = _function_of(_declare(lambda xp, x: 1 / xp.sqrt(x), name="rsqrt"), lambd
 # -- exponentials and circles ------------------------------------------------------------------------------------------
 
 
-# (NumPy's exponentials and circles of float64 are as fast as a loop.)
-exp = _primitive("exp", np.exp, entry="many", dtypes="f")
-sin = _primitive("sin", np.sin, entry="many", dtypes="f")
-cos = _primitive("cos", np.cos, entry="many", dtypes="f")
+exp = _primitive("exp", np.exp, entry="many")
+sin = _primitive("sin", np.sin, entry="many")
+cos = _primitive("cos", np.cos, entry="many")
 
 
 def _sigmoid(x: Any) -> Any:

@@ -29,7 +29,7 @@ def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("sin", out, result, input)
 
 
-@elementwise(entry="many", dtypes="f")
+@elementwise(entry="many")
 def _sin_slope(xp: Any, g: Any, x: Any) -> Any:
     return g * xp.cos(x).conj()
 
@@ -52,7 +52,7 @@ def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     return result if out is None else into("cos", out, result, input)
 
 
-@elementwise(entry="many", dtypes="f")
+@elementwise(entry="many")
 def _cos_slope(xp: Any, g: Any, x: Any) -> Any:
     return -g * xp.sin(x).conj()
 

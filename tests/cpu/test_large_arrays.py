@@ -51,6 +51,20 @@ def test_circles_are_right_to_two_ulps_up_to_100000(name, rng):
         np.testing.assert_array_equal(np.signbit(cpu.sin(zeros)), np.signbit(zeros))
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "exp"])
+def test_circles_and_exponentials_of_float64_are_right_to_two_ulps(name: str, rng: np.random.Generator) -> None:
+    mpmath = pytest.importorskip("mpmath")
+    turns = rng.integers(-60_000_000, 60_000_000, 400) * (np.pi / 2)  # next to where the results are 0
+    x = np.concatenate([turns, *[rng.uniform(-size, size, 400) for size in (1e-3, 1, 30, 1e4, 1e8)]])
+    if name == "exp":
+        x = np.concatenate([rng.uniform(-745, 709.7, 1000), [709.782712893384, -745.13, -708.0, -1e-300]])
+    found = np.resize(getattr(cpu, name)(np.resize(x, 5000)), x.size)
+    with mpmath.workdps(60):
+        exact = [getattr(mpmath, name)(mpmath.mpf(float(v))) for v in x]
+        errors = [abs(float(y) - e) / float(np.spacing(abs(float(e)))) for y, e in zip(found, exact, strict=True)]
+    assert max(errors) <= 2
+
+
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_circles_of_large_numbers_infinities_and_nan(name, rng):

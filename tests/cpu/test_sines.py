@@ -23,40 +23,45 @@ def _ready(monkeypatch):
     before = threads.get_num_threads()
     monkeypatch.setattr(workers, "_MOST", 4)
     for name in FUNCTIONS:
-        readiness.ready((name,), np.dtype(np.float32))
+        for dtype in LIMITS:
+            readiness.ready((name,), np.dtype(dtype))
     readiness.finish()
     yield
     threads.set_num_threads(before)
 
 
-def numbers(size):
-    x = np.random.default_rng(0).uniform(-10, 10, size).astype(np.float32)
+LIMITS = {np.float32: np.float32(1e5), np.float64: np.float64(1e8)}  # beyond, each number is computed by itself
+by_name_and_dtype = pytest.mark.parametrize(("name", "dtype"), [(n, d) for n in FUNCTIONS for d in LIMITS])
+
+
+def numbers(size, dtype):
+    x = np.random.default_rng(0).uniform(-10, 10, size).astype(dtype)
     x[::5003] = np.random.default_rng(1).uniform(-1e30, 1e30, x[::5003].size)
-    x[1:6] = np.nan, np.inf, -np.inf, 1e5, np.nextafter(np.float32(1e5), np.float32(2e5))
+    x[1:6] = np.nan, np.inf, -np.inf, LIMITS[dtype], np.nextafter(LIMITS[dtype], dtype(np.inf))
     return x
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_large_numbers_are_right(name):
+@by_name_and_dtype
+def test_large_numbers_are_right(name, dtype):
     function, reference = FUNCTIONS[name]
-    x = numbers(20_000)
+    x = numbers(20_000, dtype)
     with np.errstate(invalid="ignore"):
         expected = reference(x.astype(np.float64))
-    np.testing.assert_allclose(function(x), expected, rtol=0, atol=3e-7)
+    np.testing.assert_allclose(function(x), expected, rtol=0, atol=3e-7 if dtype is np.float32 else 5e-16)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_large_number_changes_nothing_beside_it(name):
+@by_name_and_dtype
+def test_a_large_number_changes_nothing_beside_it(name, dtype):
     function, _ = FUNCTIONS[name]
-    x = numbers(20_000)
-    y = np.where(abs(x) <= 10, x, np.float32(0))
+    x = numbers(20_000, dtype)
+    y = np.where(abs(x) <= 10, x, dtype(0))
     np.testing.assert_array_equal(function(x)[y == x], function(y)[y == x])
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_any_number_of_threads_gives_the_same(name):
+@by_name_and_dtype
+def test_any_number_of_threads_gives_the_same(name, dtype):
     function, _ = FUNCTIONS[name]
-    x = numbers(300_001)
+    x = numbers(300_001, dtype)
     found = []
     for n in (1, 2, 3):
         threads.set_num_threads(n)

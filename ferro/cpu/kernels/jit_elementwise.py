@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_bits import bits32
+from ferro.cpu.kernels.jit_bits import bits32, bits64
 from ferro.cpu.kernels.jit_math import (  # noqa: F401 (a text may name them)
     CIRCLES,
     cosine,
@@ -26,27 +26,47 @@ from ferro.cpu.kernels.jit_math import (  # noqa: F401 (a text may name them)
 )
 from ferro.cpu.kernels.loops import text_of
 from ferro.elementwise import DECLARED
-from ferro.native.jit import device, kernel, whole_registers  # noqa: F401 (likewise)
+from ferro.native.jit import by_precision, device, kernel, whole_registers  # noqa: F401 (likewise)
 
-i32 = np.int32
+i32, i64 = np.int32, np.int64
 BLOCK = 4096  # numbers after which angles are looked at again, while they are in the cache
-FAR = i32(CIRCLES.view(i32))
+_FAR32, _FAR64 = (int(CIRCLES[t].view(n)) for t, n in ((np.float32, i32), (np.float64, i64)))
 
 
 @device
-def size_of(x):
-    """The bits without the sign: integers in the order of the absolute values, nan at the end."""
+def _size32(x):
     return i32(bits32(x) & i32(0x7FFFFFFF))
 
 
 @device
+def _size64(x):
+    return bits64(x) & i64(0x7FFFFFFFFFFFFFFF)
+
+
+@device
+def _far32(x):
+    return i32(_FAR32)
+
+
+@device
+def _far64(x):
+    return i64(_FAR64)
+
+
+@device
 def exact_sine(x):
-    return np.float32(math.sin(np.float64(x)))
+    return type(x)(math.sin(np.float64(x)))
 
 
 @device
 def exact_cosine(x):
-    return np.float32(math.cos(np.float64(x)))
+    return type(x)(math.cos(np.float64(x)))
+
+
+size_of = by_precision(
+    _size32, _size64
+)  # bits without the sign: integers in the order of the absolute values, nan at the end
+far = by_precision(_far32, _far64)  # that of the largest angle for numbers like x
 
 
 @cache

@@ -1,7 +1,7 @@
 """Functions of one number that kernels call: exp, tanh, erf and what is made of them, sine and cosine.
 
 The polynomials are minimax fits of our own (Remez exchange, 40 digits). Largest errors in units in the last place:
-exp 1.0, tanh 1.4, erf 1.3, log1p 1.9, expm1 1.5, sigmoid 1.9, sine and cosine 2.
+exp 1.0, tanh 1.4, erf 1.3, log1p 1.9, expm1 1.5, sigmoid 1.9, sine and cosine 2 (1.7 of float64).
 
 Note [Functions without branches].  Vectors of numbers have no branches: both sides are computed, and one is chosen. So
 each function is one formula where possible, and exceptions (nan, infinities, results below the normal numbers) are
@@ -18,7 +18,7 @@ from ferro.cpu.kernels.jit_bits import bits32, bits64, float32_of, float64_of, m
 from ferro.native.jit import by_precision, device
 
 f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
-_WHOLE = f32(12582912)  # see Note [Functions without branches]
+_WHOLE, _WHOLE64 = f32(1.5 * 2**23), f64(1.5 * 2**52)  # see Note [Functions without branches]
 
 # --- functions of one number -----------------------------------------------------------------------------------------
 
@@ -71,8 +71,10 @@ def _exp32(x):
 
 @device
 def _exp64(x):
-    c = min(max(x, f64(-746)), f64(710))
-    n = np.floor(c * f64(1.4426950408889634) + f64(0.5))
+    # As `_exp32`.
+    c = max(x, f64(-746))
+    t = c * f64(1.4426950408889634) + _WHOLE64
+    n = t - _WHOLE64
     r = c - n * f64(0.693145751953125)
     r = r - n * f64(1.42860682030941723212e-6)
     p = f64(2.4998991969945732e-8)
@@ -86,11 +88,11 @@ def _exp64(x):
     p = p * r + f64(0.16666666666666386307)
     p = p * r + f64(0.50000000000000117013)
     y = p * (r * r) + r + f64(1)
-    k = i64(n)
-    half = k >> i64(1)
-    rest = float64_of((k - half + i64(1023)) << i64(52)) if c > f64(-746) else f64(0)  # (0 as in _exp32)
-    y = y * float64_of((half + i64(1023)) << i64(52)) * rest
-    return x if math.isnan(x) else y
+    tiny = c < f64(-708)
+    y = float64_of(bits64(y) + (bits64(t) << i64(52)) + (i64(64 << 52) if tiny else i64(0)))
+    small = f64(2.0**-64) if c > f64(-746) else f64(0)
+    y = y * (small if tiny else f64(1))
+    return y if x <= f64(709.782712893384) else x + f64(np.inf)
 
 
 @device
@@ -372,7 +374,7 @@ def _expm1_64(x):
 
 
 @device
-def _sine_beside(a, t, n):
+def _sine_beside32(a, t, n):
     """The sine of a - n π, its sign changed if the last bit of t is 1; n is within 1/2 of a / π."""
     r = a - n * f32(3.1415927)  # π in three parts; a fused multiplication loses no bit of a product
     r = r + n * f32(8.74227766e-8)
@@ -387,24 +389,58 @@ def _sine_beside(a, t, n):
 
 
 @device
-def sine(x):
-    """sin x of a float32 up to CIRCLES."""
+def _sine_beside64(a, t, n):
+    """As `_sine_beside32`."""
+    r = a - n * f64(3.141592653589793)
+    r = r - n * f64(1.2246467991473532e-16)
+    r = r + n * f64(2.9947698097183397e-33)
+    z = r * r
+    p = f64(2.7215733440406776e-15)
+    p = p * z + f64(-7.643056834692467e-13)
+    p = p * z + f64(1.6058943500654907e-10)
+    p = p * z + f64(-2.5052106979622302e-08)
+    p = p * z + f64(2.7557319212728634e-06)
+    p = p * z + f64(-0.00019841269841221627)
+    p = p * z + f64(0.00833333333333324)
+    p = p * z + f64(-0.16666666666666666)
+    return float64_of(bits64(r + (r * z) * p) ^ (bits64(t) << i64(63)))
+
+
+@device
+def _sine32(x):
     a = abs(x)
     t = a * f32(0.31830988618) + _WHOLE
-    y = _sine_beside(a, t, t - _WHOLE)
+    y = _sine_beside32(a, t, t - _WHOLE)
     return float32_of(i32(bits32(y) ^ (bits32(x) & i32(-0x80000000))))
 
 
 @device
-def cosine(x):
-    """cos x of a float32 up to CIRCLES."""
+def _sine64(x):
+    a = abs(x)
+    t = a * f64(0.3183098861837907) + _WHOLE64
+    y = _sine_beside64(a, t, t - _WHOLE64)
+    return float64_of(bits64(y) ^ (bits64(x) & i64(-0x8000000000000000)))
+
+
+@device
+def _cosine32(x):
     a = abs(x)
     t = (a * f32(0.31830988618) + f32(0.5)) + _WHOLE
-    return _sine_beside(a, t, (t - _WHOLE) - f32(0.5))
+    return _sine_beside32(a, t, (t - _WHOLE) - f32(0.5))
 
 
-CIRCLES = f32(1e5)  # the largest number of which `sine` and `cosine` are right
+@device
+def _cosine64(x):
+    a = abs(x)
+    t = (a * f64(0.3183098861837907) + f64(0.5)) + _WHOLE64
+    return _sine_beside64(a, t, (t - _WHOLE64) - f64(0.5))
 
+
+# The largest numbers of which `sine` and `cosine` are right: beyond, n π in three parts has lost digits.
+CIRCLES = {f32: f32(1e5), f64: f64(1e8)}
+
+sine = by_precision(_sine32, _sine64)
+cosine = by_precision(_cosine32, _cosine64)
 exp = by_precision(_exp32, _exp64)
 tanh = by_precision(_tanh32, _tanh64)
 erf_ = by_precision(_erf32, _erf64)

@@ -89,19 +89,20 @@ def _with_repair(arrays: list[str], lines: _Lines, result: str) -> list[str]:
     cut = [f"{a}_, " for a in arrays]
     exact = [lines.exact.get(line, line) for line in lines.inside]
     largest = [f"largest = max(largest, size_of({angle}))" for angle in lines.angles]
-    beyond = " | ".join([f"(size_of({angle}) > FAR)" for angle in lines.angles])
+    beyond = " | ".join([f"(size_of({angle}) > limit)" for angle in lines.angles])
 
     def block(some: list[str]) -> list[str]:
         inner = [line.replace("[i]", "_[i]") if line.startswith("x") else line for line in some]
         return [f"            {line}" for line in inner]
 
     return [
+        "    limit = far(T(0))",
         "    for start in range(0, out.size, BLOCK):",
         f"        {''.join(cut)}out_ = {', '.join([f'{a}[start : start + BLOCK]' for a in (*arrays, 'out')])}",
-        "        largest = i32(0)",
+        "        largest = size_of(T(0))",
         "        for i in range(out_.size):",
         *block([*lines.inside, *largest, f"out_[i] = {result}"]),
-        "        if largest > FAR:",
+        "        if largest > limit:",
         "            for i in range(out_.size):",
         *[f"    {line}" for line in block([*exact, f"if {beyond}:", f"    out_[i] = {result}"])],
     ]
