@@ -142,11 +142,6 @@ def _look(n: int) -> Callable[[], Any]:
     return lambda: gather_scatter.within(index, 64)
 
 
-def _take(n: int) -> Callable[[], Any]:
-    x, index = numbers(64, 64), rng.integers(0, 64, n // 64)
-    return lambda: fallback(cpu.index_select)(x, 0, index)
-
-
 def _take_narrow(width: int) -> Callable[[], Any]:
     x, index = numbers(4096, max(width, 2)), rng.integers(0, 4096, (1 << 18) // max(width, 2))
     return lambda: fallback(cpu.index_select)(x, 0, index)
@@ -157,19 +152,9 @@ def _sum(n: int) -> Callable[[], Any]:
     return lambda: fallback(cpu.sum)(x, (0,), False)
 
 
-def _sort(n: int) -> Callable[[], Any]:
-    x = numbers(max(1, (1 << 14) // n), n)
-    return lambda: cpu.argsort(x, 1, False)
-
-
-def _select(n: int) -> Callable[[], Any]:
-    x = numbers(max(1, (1 << 14) // n), n)
-    return lambda: cpu.kthvalue(x, n // 3, 1, False)
-
-
-def _sample(n: int) -> Callable[[], Any]:
-    x = numbers(n)
-    return lambda: cpu.median(x)
+def _order(n: int) -> Callable[[], Any]:
+    x = numbers(n // 64, 64)
+    return lambda: cpu.argsort(x, 1, False)[:, 20] - 2 * cpu.kthvalue(x, 20, 1, False)[1]
 
 
 def _gemm(work: int) -> Callable[[], Any]:
@@ -217,13 +202,6 @@ def _conv(work: int) -> Callable[[], Any]:
     return lambda: fallback(cpu.conv)(x, w, None, (n, n), (1, 1), (1, 1), (1, 1), 1)
 
 
-def _ctc(count: int) -> Callable[[], Any]:
-    steps = max(4, count // 9)
-    y = np.log(numbers(steps, 1, 8))
-    labels = np.array([[0, 1, 0, 2, 0, 3, 0, 4, 0]])
-    return lambda: cpu.ctc_fwd(y, labels, np.array([steps]), np.array([4]))
-
-
 def _add(n: int) -> Callable[[], Any]:
     g = numbers(n)
 
@@ -240,7 +218,6 @@ WAYS: dict[str, Callable[[int], Callable[[], Any]]] = {
     "BLOCK_LEAST": _blocks,
     "CONV_LEAST": _conv,
     "COPY_LEAST": _copy,
-    "CTC_LEAST": _ctc,
     "FACTOR_MOST": _cholesky,
     "GEMM_LEAST": _gemm,
     "GEMM_LEAST_EACH": _gemm_each,
@@ -249,16 +226,13 @@ WAYS: dict[str, Callable[[int], Callable[[], Any]]] = {
     "INDEX_LIST": _look,
     "ONES_COLUMNS": _channels,
     "ONES_ROWS": _leading,
+    "ORDER_LEAST": _order,
     "PROGRAM_COLUMNS": _columns,
     "PROGRAM_LEAST": _program,
-    "SAMPLE_LEAST": _sample,
-    "SELECT_LEAST": _select,
     "SMALL": _gather,
-    "SORT_PACKED": _sort,
     "SPECIAL_LEAST": _special,
     "STREAM_LEAST": _stream,
     "SUM_LEAST": _sum,
-    "TAKE_LEAST": _take,
     "TAKE_NARROW": _take_narrow,
     "TRIANGLE_MOST": _substitute,
 }

@@ -144,7 +144,7 @@ def test_the_page_lists_all_entries() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["SUM_LEAST", "INDEX_LIST", "SORT_PACKED"])
+@pytest.mark.parametrize("name", ["SUM_LEAST", "INDEX_LIST", "ORDER_LEAST"])
 def test_both_sides_of_a_threshold_give_the_same(name: str) -> None:
     import numpy as np
 

@@ -38,10 +38,10 @@ def add(before: Any, gx: Any) -> Any:
     if type(before) is HOST:
         if gx is None:
             return before
-        if before.size > ADD_IN_PLACE_LEAST and type(gx) is HOST and is_sole(before):
-            return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
-        if before.size < PROGRAM_LEAST or type(gx) is not HOST:
+        if before.size < ADD_IN_PLACE_LEAST or type(gx) is not HOST:
             total = _plus(before, gx)
+        elif is_sole(before):
+            return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
         else:
             total = fusion.run(_sum, cpu, before, gx)
         return asarray(total) if isinstance(total, np.generic) else total

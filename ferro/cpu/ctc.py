@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import ctc as _kernels
-from ferro.cpu.thresholds import CTC_LEAST
+from ferro.cpu.kernels.common import contiguous, share_rows
+from ferro.cpu.thresholds import GRAIN
 from ferro.native.readiness import ready
 
 __all__ = ["ctc_fwd", "ctc_occupancy", "ctc_vjp"]
@@ -28,6 +28,7 @@ __all__ = ["ctc_fwd", "ctc_occupancy", "ctc_vjp"]
 #     by its value there, coefficient number m belonging to the product of the generators in the bits of m.
 
 
+_KERNELS = ("ctc_alpha", "ctc_occupancy")
 _quiet = np.errstate(divide="ignore", invalid="ignore")  # log(0) is -inf: no path
 
 
@@ -37,8 +38,10 @@ def ctc_fwd(y: Any, labels: Any, steps: Any, lengths: Any) -> tuple[Any, Any]:
 
     y: log-probabilities (T, N, C); labels: the states (N, 2 S + 1); steps, lengths: numbers of time steps and labels.
     """
-    if labels.size * len(y) >= CTC_LEAST and ready(("ctc_alpha",), y.dtype):
-        alpha = _kernels.alpha(y, labels, steps, lengths)
+    if ready(_KERNELS, y.dtype):
+        y = contiguous(y)
+        alpha = np.empty((len(labels), len(y), labels.shape[1]))
+        _by_sample("ctc_alpha", alpha, y, labels, steps, lengths, 0, len(alpha), alpha)
     else:
         rows, _ = _recursion(_emissions(y, labels, lengths), _no_directions(y), labels, None)
         alpha = np.stack(rows, 1) if rows else np.full((len(labels), 0, labels.shape[1]), -np.inf)
@@ -57,6 +60,12 @@ def ctc_vjp(g: Any, y: Any, labels: Any, steps: Any, lengths: Any, zero_infinity
     dy[:, _total(alpha, steps, lengths) == -np.inf] = 0 if zero_infinity else np.nan
     dy[np.arange(len(y))[:, None] >= steps] = 0
     return dy
+
+
+def _by_sample(name: str, alpha: Any, *args: Any) -> None:
+    """A kernel of the recursions, which take NumPy some 20 calls a step: so there is no size below which they pay."""
+    cost = 20 * max(alpha[0].size, 1) if len(alpha) else 1  # an element takes some exponentials
+    share_rows(name, len(alpha), GRAIN // cost + 1, args, whole=-1, span=len(args) - 3)
 
 
 def _no_directions(y: Any) -> Any:
@@ -172,10 +181,11 @@ def ctc_occupancy(y: Any, v: Any, labels: Any, steps: Any, lengths: Any, alpha: 
 
     See Note [Derivatives of the occupancy].  Zero for samples without any path.
     """
-    if len(v) == 0 and labels.size * len(y) >= CTC_LEAST and ready(("ctc_alpha", "ctc_occupancy"), y.dtype):
-        alpha = _kernels.alpha(y, labels, steps, lengths) if alpha is None else alpha
-        total = _total(alpha, steps, lengths)
-        return _kernels.occupancy(y, labels, steps, lengths, alpha, total)
+    if len(v) == 0 and ready(_KERNELS, y.dtype):
+        alpha = ctc_fwd(y, labels, steps, lengths)[1] if alpha is None else alpha
+        y, out, total = contiguous(y), np.zeros(y.shape), _total(alpha, steps, lengths)
+        _by_sample("ctc_occupancy", alpha, y, labels, steps, lengths, alpha, total, 0, len(alpha), out)
+        return out.astype(y.dtype, copy=False)
     e = _emissions(y, labels, lengths)
     spread = np.broadcast_to(labels, (*v.shape[:2], *labels.shape))
     directions = np.take_along_axis(v.astype(np.float64), spread, 3)

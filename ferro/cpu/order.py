@@ -17,7 +17,7 @@ import numpy as np
 from ferro.cpu.kernels import gather_scatter
 from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
 from ferro.cpu.reductions import value_gather, wide
-from ferro.cpu.thresholds import GRAIN, SAMPLE, SAMPLE_LEAST, SELECT_LEAST, SORT_PACKED
+from ferro.cpu.thresholds import GRAIN, ORDER_LEAST
 
 __all__ = ["argsort", "bincount", "histogram", "kthvalue", "median", "median_dim", "mode", "nanmedian", "nanmedian_dim",
            "searchsorted", "sort", "topk", "unique", "unique_consecutive", "unique_dim"]  # fmt: skip
@@ -34,7 +34,7 @@ def argsort(x: Any, dim: int, descending: bool) -> Any:
         return np.zeros((), np.int64)
     x = wide(x)
     n = x.shape[dim]
-    if x.dtype.itemsize <= 4 and SORT_PACKED <= n < 1 << 31:
+    if x.dtype.itemsize <= 4 and x.size >= ORDER_LEAST and n < 1 << 31:
         return _packed_argsort(np.moveaxis(x, dim, -1), dim, descending)
     if not descending:
         return np.argsort(x, dim, kind="stable")
@@ -73,7 +73,7 @@ def topk(x: Any, k: int, dim: int, largest: bool) -> tuple:
     n = x.shape[dim]
     if dim == x.ndim - 1 and 0 < k <= min(n // 4, FEW) and has_kernel(x, "first_of_rows"):
         return _first_of_rows(contiguous(x), k, largest)
-    if n < SELECT_LEAST or 4 * k > n or k == 0:
+    if x.size < ORDER_LEAST or 4 * k > n or k == 0:
         index = argsort(x, dim, largest)
         index = index[(slice(None),) * dim + (slice(0, k),)]
     else:
@@ -97,20 +97,7 @@ def _first(x: Any, k: int, dim: int, largest: bool) -> Any:
 
 
 def _at_place(x: Any, place: int, dim: int) -> Any:
-    """The element at a place of the ascending order along `dim`, which is kept.
-
-    In one long row it lies between two elements of a sample, as a rule, and only what lies there too is selected from:
-    "Expected time bounds for selection", Floyd and Rivest 1975, section 2.
-    """
-    if x.size == x.shape[dim] >= SAMPLE_LEAST and x.dtype.kind in "fiu":
-        row = x.reshape(-1)
-        sample = np.sort(row[:: row.size // SAMPLE])
-        at, margin = place * sample.size // row.size, int(2 * sample.size**0.5)
-        low, high = sample[max(at - margin, 0)], sample[min(at + margin, sample.size - 1)]
-        between = row[np.flatnonzero((row >= low) & (row <= high))]
-        left = place - np.count_nonzero(row < low)
-        if 0 <= left < between.size < row.size // 2:  # (nan is neither below nor between, and comes last)
-            return np.partition(between, left)[left : left + 1].reshape((1,) * x.ndim)
+    """The element at a place of the ascending order along `dim`, which is kept."""
     return np.partition(x, place, dim).take([place], dim)
 
 
@@ -140,7 +127,7 @@ def kthvalue(x: Any, k: int, dim: int, keepdim: bool) -> tuple:
     """The k-th smallest element (k from 1) along `dim`, and its index."""
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
-    if x.shape[dim] >= SELECT_LEAST:
+    if x.size >= ORDER_LEAST:
         y = wide(x)
         before, equal = _beside(y, _at_place(y, k - 1, dim), False)
         if (np.count_nonzero(equal, dim) > 1).any():

@@ -65,19 +65,15 @@ JOIN_SCATTERED = 512
 
 # elements: from here on adding at places is worth what comes before it
 # shown by: bench/thresholds.py
-INDEX_LEAST = 1 << 10
+INDEX_LEAST = 1 << 11
 
 # places: of an index, below which they are looked at fastest as a list
 # shown by: bench/thresholds.py
 INDEX_LIST = 32
 
-# elements: of the slices of a table, from which on a kernel takes them
-# shown by: bench/thresholds.py
-TAKE_LEAST = 1 << 15
-
 # elements: of a slice, below which NumPy takes it faster than the kernel on one thread
 # shown by: bench/thresholds.py
-TAKE_NARROW = 20
+TAKE_NARROW = 10
 
 # elements: of a chunk of what is added at places, each of which looks at all of the index
 # shown by: bench/run.py --rows 'indexing: index_add' --threads 2
@@ -125,21 +121,9 @@ CHANNEL_ROWS = 512
 # shown by: bench/run.py --rows 'nn: (batch|group)_norm'
 CHANNEL_LONG = 64
 
-# elements: of a row, from which on sorting keys packed with positions pays
+# elements: of an array, from which on its keys are packed with positions to be sorted, and elements selected, not sorted
 # shown by: bench/thresholds.py
-SORT_PACKED = 64
-
-# elements: of a row, from which on a selection is faster than a sort
-# shown by: bench/thresholds.py
-SELECT_LEAST = 256
-
-# elements: of a row, from which on a sample says where to look for a place
-# shown by: bench/thresholds.py
-SAMPLE_LEAST = 1 << 13
-
-# elements: of that sample
-# shown by: bench/run.py --rows 'reductions: median'
-SAMPLE = 1 << 10
+ORDER_LEAST = 1 << 11
 
 # --- products --------------------------------------------------------------------------------------------------------
 
@@ -277,15 +261,11 @@ WINOGRAD_SHARED = 1 << 22
 # shown by: bench/run.py --rows 'nn: .*pool'
 POOL_CACHED = 1 << 16
 
-# numbers: of alpha, from which on a kernel does the steps of CTC, each of which costs NumPy some 20 calls
-# shown by: bench/thresholds.py
-CTC_LEAST = 1 << 10
-
 # --- the tape --------------------------------------------------------------------------------------------------------
 
 # elements: from here on adding a gradient in place is worth a look at its reference count
 # shown by: bench/thresholds.py
-ADD_IN_PLACE_LEAST = 1 << 12
+ADD_IN_PLACE_LEAST = 1 << 15
 
 # elements: of a gradient, below which the engine does not ask whether several threads would gain
 # shown by: bench/parallel.py

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
-from ferro.cpu.thresholds import ADD_CHUNK, INDEX_LIST, TAKE_LEAST, TAKE_NARROW
+from ferro.cpu.thresholds import ADD_CHUNK, INDEX_LIST, TAKE_NARROW
 from ferro.native.thresholds import CHUNK
 from ferro.native.workers import helpers, run_parts, run_rows
 
@@ -99,7 +99,7 @@ def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
     shape, count, kind = x.shape, index.size, x.dtype
     table = x.ndim == 2 and dim == 0
     size, width = shape if table else (shape[dim], math.prod(shape[dim + 1 :]))
-    if count * width < (SMALL if width == 1 else TAKE_LEAST) or (1 < width < TAKE_NARROW and not helpers()):
+    if count * width < SMALL or (1 < width < TAKE_NARROW and not helpers()):
         return None
     if not (x.flags.c_contiguous and index.dtype == _PLACES and has_kernel(x, "take", "gather_rows")):
         return None
