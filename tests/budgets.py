@@ -5,7 +5,6 @@ LONG_FILES = {
     "batched/protocol.py": 429,
     "core/dtypes.py": 445,
     "cpu/fusion.py": 408,
-    "cpu/indexing.py": 414,
     "cpu/kernels/conv.py": 479,
     "cpu/kernels/jit_conv.py": 576,
     "cpu/kernels/jit_gemm.py": 556,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.interpolation import cubic_far, cubic_near
-from ferro.cpu.kernels import grids as _kernels
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
+from ferro.cpu.thresholds import GRAIN
 
 __all__ = ["grid_places", "grid_slopes", "sample_taps", "spread_taps", "tap_places", "tap_weights", "weigh_taps"]
 
@@ -92,7 +93,10 @@ def tap_weights(at: Any, sizes: tuple, mode: str, padding: str, order: int) -> A
     With padding "zeros" taps outside the image weigh nothing.
     """
     if mode == "bilinear" and order == 0 and has_kernel(at):
-        return _kernels.linear_weights(at, sizes[::-1], padding == "zeros")
+        out = np.empty((*at.shape[:2], 2, at.shape[2]), at.dtype)
+        args = contiguous(at), np.array(sizes[::-1], np.int64), padding == "zeros", out
+        share_rows("linear_weights", len(at), GRAIN // (2 * at.shape[2]) + 1, args, 1 << 1)
+        return out
     first, floor = _first(at, mode)
     t = at - floor
     if mode == "nearest":
@@ -129,7 +133,9 @@ def _cubic_weights(t: Any, order: int, a: float = -0.75) -> list:
 def tap_places(at: Any, sizes: tuple, mode: str, padding: str, align: bool) -> Any:
     """The places in the flattened image of the taps (image, tap, sample), those of the last dimension fastest."""
     if mode == "bilinear" and len(sizes) == 2 and has_kernel(at):
-        return _kernels.linear_places(at, *sizes)
+        out = np.empty((len(at), 4, at.shape[2]), np.int64)
+        share_rows("linear_places", len(at), GRAIN // (2 * at.shape[2]) + 1, (contiguous(at), *sizes, out))
+        return out
     first, _ = _first(at, mode)
     width, n = _WIDTH[mode], len(sizes)
     flat = np.zeros((len(at), 1, at.shape[2]), np.int64)
@@ -157,9 +163,9 @@ def _reflected_taps(taps: Any, size: int, align: bool) -> Any:
 
 def sample_taps(x: Any, w: Any, index: Any) -> Any:
     """y[n, c, s] = sum_t w[n, t, s] x[n, c, index[n, t, s]]."""
-    if has_kernel(x) or has_kernel(w):
-        return _kernels.sample(x, w, index)
     out = np.zeros((*x.shape[:2], w.shape[2]), x.dtype)
+    if has_kernel(x) or has_kernel(w):
+        return _by_plane("sample_taps", x, w, index, out)
     for n in range(len(x)):
         out[n] = np.einsum("cts,ts->cs", x[n][:, index[n]], w[n])
     return out
@@ -167,9 +173,9 @@ def sample_taps(x: Any, w: Any, index: Any) -> Any:
 
 def spread_taps(g: Any, w: Any, index: Any, length: int) -> Any:
     """dx[n, c, i] = the sum of w[n, t, s] g[n, c, s] over the taps with index[n, t, s] = i < length."""
-    if has_kernel(g) or has_kernel(w):
-        return _kernels.spread(g, w, index, length)
     out = np.zeros((*g.shape[:2], length), g.dtype)
+    if has_kernel(g) or has_kernel(w):
+        return _by_plane("spread_taps", g, w, index, out)
     for n in range(len(g)):
         np.add.at(out[n].T, index[n], w[n][..., None] * g[n].T)
     return out
@@ -177,9 +183,24 @@ def spread_taps(g: Any, w: Any, index: Any, length: int) -> Any:
 
 def weigh_taps(g: Any, x: Any, index: Any) -> Any:
     """dw[n, t, s] = sum_c g[n, c, s] x[n, c, index[n, t, s]]."""
-    if has_kernel(x) or has_kernel(g):
-        return _kernels.weigh(g, x, index)
     out = np.zeros(index.shape, g.dtype)
+    if has_kernel(x) or has_kernel(g):
+        g, x, index = contiguous(g), contiguous(x, g.dtype), contiguous(index)
+        grain = GRAIN // max(x.shape[1] * index.shape[1], 1) + 1
+        for n in range(len(x)):  # each sample belongs to one thread
+            args = (g[n], x[n], index[n], 0, index.shape[2], out[n])
+            share_rows("weigh_taps", index.shape[2], grain, args, whole=-1, span=3)
+        return out
     for n in range(len(x)):
         out[n] = np.einsum("cts,cs->ts", x[n][:, index[n]], g[n])
+    return out
+
+
+def _by_plane(name: str, x: Any, w: Any, index: Any, out: Any) -> Any:
+    """A kernel from the planes (image, channel) of x to those of `out`, each of which belongs to one thread."""
+    x, w, index = contiguous(x), contiguous(w, x.dtype), contiguous(index)
+    channels = x.shape[1]
+    planes, outs = [a.reshape(math.prod(a.shape[:2]), a.shape[2]) for a in (x, out)]
+    args = (planes, w, index, 0, len(planes), channels, outs)
+    share_rows(name, len(planes), GRAIN // max(math.prod(w.shape[1:]), 1) + 1, args, whole=-1, span=3)
     return out

@@ -1,4 +1,4 @@
-"""Reading and writing elements of NumPy arrays by index and by mask.
+"""Reading and writing elements of NumPy arrays by index.
 
 Note [Duplicates].  Where an index names a place twice, sums are taken in the order of the index: NumPy's ``add.at`` and
 the kernels both do so, hence results depend neither on the path taken nor on threads.  Functions whose names end in
@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import gather_scatter, masks
+from ferro.cpu.kernels import gather_scatter
 from ferro.cpu.kernels.common import SMALL, has_kernel, is_half
 from ferro.cpu.kernels.strided_copy import assign, contiguous, zeros
-from ferro.cpu.select import select
 from ferro.cpu.thresholds import COPY_LEAST, INDEX_LEAST
 
 __all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
            "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread", "is_within",
-           "masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "masked_spread",
-           "nonzero", "prod_once", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
+           "prod_once", "put", "put_", "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce",
            "select_spread", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
@@ -349,61 +347,3 @@ def index_spread(g: Any, shape: tuple, index: Any, dims: tuple) -> Any:
 def index_put_at(x: Any, index: Any, value: Any, dims: tuple, accumulate: bool) -> Any:
     """x with `value` written (or added) to what `index_get` reads."""
     return index_put_(contiguous(x), index, value, dims, accumulate)
-
-
-# -- masks -------------------------------------------------------------------------------------------------------------
-
-
-def masked_fill_(out: Any, mask: Any, value: Any) -> Any:
-    """Writes one value where the mask, broadcast, is true."""
-    if out.size < SMALL or not masks.choose(
-        _shaped(mask, out), np.asarray(value).astype(out.dtype, copy=False), out, out
-    ):
-        np.copyto(out, value, where=mask, casting="unsafe")
-    return out
-
-
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    """x with one value where the mask is true."""
-    value = np.asarray(value, x.dtype)
-    return np.where(mask, value, x) if x.size < SMALL else select(_shaped(mask, x), value, x)
-
-
-def _shaped(mask: Any, x: Any) -> Any:
-    """The mask as one of the shape of x, if it can be broadcast to that."""
-    if mask.shape == x.shape or np.broadcast_shapes(mask.shape, x.shape) != x.shape:
-        return mask
-    return contiguous(np.broadcast_to(mask, x.shape))
-
-
-def masked_select(x: Any, mask: Any) -> Any:
-    """The elements of x where the mask (of the same shape) is true, in one dimension."""
-    found = None if x.size < SMALL else masks.picked(x, mask)
-    return x[mask] if found is None else found
-
-
-def masked_spread(g: Any, shape: tuple, mask: Any) -> Any:
-    """Zeros of `shape` with g where `masked_select` reads: its transpose."""
-    out = np.empty(shape, g.dtype) if mask.size >= SMALL else None
-    if out is not None and masks.place(out, mask, g, True):
-        return out
-    return masked_scatter_(np.zeros(shape, g.dtype), mask, g)
-
-
-def masked_scatter_(out: Any, mask: Any, src: Any) -> Any:
-    """Writes the first elements of src, in order, to where the mask (of the same shape) is true."""
-    if out.size >= SMALL and masks.place(out, mask, src, False):
-        return out
-    n = int(np.count_nonzero(mask))
-    out[mask] = np.ascontiguousarray(src).reshape(-1)[:n]
-    return out
-
-
-def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
-    """x with the first elements of src where the mask is true."""
-    return masked_scatter_(contiguous(x), mask, src)
-
-
-def nonzero(x: Any) -> Any:
-    """The indices of the elements that are not 0: one row for each."""
-    return np.argwhere(x).astype(np.int64, copy=False)

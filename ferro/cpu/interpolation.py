@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import HALF
-from ferro.cpu.kernels import interpolation as _kernels
-from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.kernels.common import SMALL, contiguous, share_rows
 from ferro.cpu.layouts import CHANNELS, laid
+from ferro.cpu.thresholds import GRAIN
 from ferro.native.readiness import ready
 
 _KERNELS = ("resample_lines", "resample_planes")
@@ -191,8 +191,13 @@ def _along(x: Any, dim: int, m: Map) -> Any:
     shape = (*x.shape[:dim], m.rows, *x.shape[dim + 1 :])
     size = math.prod(shape)
     if max(size, x.size) >= SMALL and x.dtype.kind == "f" and ready(_KERNELS, x.dtype):
-        weights = np.ones(len(m.columns)) if m.weights is None else m.weights
-        return _kernels.along(x, dim, m.starts, m.columns, weights, shape)
+        before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
+        y, out = contiguous(x).reshape(before, x.shape[dim], after), np.empty((before, m.rows, after), x.dtype)
+        weights = np.ones(len(m.columns), x.dtype) if m.weights is None else m.weights.astype(x.dtype)
+        cost = max(len(m.columns), 1) * after
+        name = "resample_lines" if after == 1 else "resample_planes"
+        share_rows(name, before, GRAIN // cost + 1, (y, m.starts, m.columns, weights, out), 0b01110)
+        return out.reshape(shape)
     picked = np.take(x, m.columns, dim)
     if m.weights is not None:
         picked *= m.weights.astype(x.dtype).reshape(-1, *[1] * (x.ndim - dim - 1))

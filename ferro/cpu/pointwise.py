@@ -13,7 +13,7 @@ from ferro.cpu.elementwise import function_of as _function_of
 from ferro.cpu.elementwise import primitive as _primitive
 from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.select import select
+from ferro.cpu.masks import select
 from ferro.elementwise import elementwise as _declare
 from ferro.native.extensions import special as _special
 from ferro.native.readiness import get

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ferro import cpu
-from ferro.cpu.kernels import masks
+from ferro.cpu import masks
 
 CODES = ("f4", "f8", "i8", "i4", "i2", "?", "c8", "f2")
 
@@ -56,8 +56,9 @@ def test_what_is_scattered_may_lie_in_the_target(rng: np.random.Generator) -> No
     np.testing.assert_array_equal(cpu.masked_scatter_(x, mask, x[::-1]), want)
 
 
-def test_what_no_kernel_takes() -> None:
-    x = np.zeros((100, 100), np.float32)
-    assert masks.picked(x.T[::2], np.ones((50, 100), bool)) is None
-    assert not masks.choose(np.ones((100, 100), np.int8), x, x, x)
-    assert not masks.choose(np.ones((100, 100), bool), x, x.astype(np.float64), x)
+def test_what_no_kernel_takes(rng: np.random.Generator) -> None:
+    x = rng.uniform(-1, 1, (100, 100)).astype(np.float32)
+    for mask, a, b in ((x > 0, x, x.astype(np.float64)), (x > 0, x[:1], x), (x > 0, 1.0, 2)):
+        np.testing.assert_array_equal(masks.select(mask, a, b), np.where(mask, a, b))
+    signs = (x > 0).astype(np.int8)
+    np.testing.assert_array_equal(masks.select(signs, x, -x), np.where(signs, x, -x))

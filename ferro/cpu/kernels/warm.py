@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu import ctc
+from ferro.cpu import ctc, grids, interpolation, masks
 from ferro.cpu.array_function import DECLARED
 from ferro.cpu.kernels import (
     attention,
@@ -13,9 +13,6 @@ from ferro.cpu.kernels import (
     factor,
     gather_scatter,
     gemm,
-    grids,
-    interpolation,
-    masks,
     norm,
     pool,
     recurrent,
@@ -67,9 +64,9 @@ def _call_strided_copy(x: np.ndarray) -> None:
     strided_copy.triangle(x, 0, True)
     broadcast.combine(0, x, x[0], 64, x.copy())
     mask = x > 0
-    masks.choose(mask, x, x, x.copy())
-    masks.picked(x, mask)
-    masks.place(x.copy(), mask, x, True)
+    masks.select(mask, x, x)
+    masks.masked_select(x, mask)
+    masks.masked_scatter_(x.copy(), mask, x)
     run_rows("transposed", 1, 1, (0, 1, x[None], x[None].copy()), -1, 0)
 
 
@@ -174,14 +171,12 @@ def _call_many_channels(x: np.ndarray) -> None:
 
 
 def _call_taps(x: np.ndarray) -> None:
-    starts, columns = np.arange(65), np.arange(64)
-    for dim in (0, 1):
-        interpolation.along(x, dim, starts, columns, np.ones(64), x.shape)
+    interpolation.resample(x, (("linear", 64, 64, None, False), ("linear", 64, 64, None, False)))
     planes, index = x.reshape(1, 1, -1), np.arange(x.size).reshape(1, 1, -1)
-    grids.spread(grids.sample(planes, planes, index), planes, index, x.size)
-    grids.weigh(planes, planes, index)
-    grids.linear_places(x.reshape(1, 2, -1), 4, 4)
-    grids.linear_weights(x.reshape(1, 2, -1), (4, 4), True)
+    grids.spread_taps(grids.sample_taps(planes, planes, index), planes, index, x.size)
+    grids.weigh_taps(planes, planes, index)
+    grids.tap_places(x.reshape(1, 2, -1), (4, 4), "bilinear", "zeros", False)
+    grids.tap_weights(x.reshape(1, 2, -1), (4, 4), "bilinear", "zeros", 0)
 
 
 def _call_sequences(dtype: type) -> None:
