@@ -10,12 +10,11 @@ import numpy as np
 from ferro.autograd import forward_ad
 from ferro.autograd._functional_arguments import _RETURNS, _STRICT, _TAKES, _inputs, _run, _scalar, _tuple, _vectors
 from ferro.autograd.backward import grad
-from ferro.batched.levels import Level, running
+from ferro.batched.levels import running
 from ferro.core import batching
 from ferro.core import mode as _mode
 from ferro.core.base import wrap
 from ferro.core.history import history
-from ferro.core.node import next_sequence
 from ferro.ops.joining import stack
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -183,7 +182,7 @@ def jacobian(
 
 def _batched(function: Callable, units: Any, out_dim: int = 0) -> list:
     """The results of `function`, several tensors, for all `units` at once: what vmap does."""
-    level = Level(units._data.shape[0], "error", next_sequence(), transform=False)
+    level = batching.begin(units._data.shape[0], transform=False)
     with running(level):
         found = function(batching.enter(units, level, 0))
         return [batching.leave(t, level, out_dim % (t._data.ndim + 1)) for t in found]

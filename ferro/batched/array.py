@@ -136,31 +136,11 @@ class Batched:
 
     # -- NumPy's protocols, operators, methods -------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-        from ferro.batched.protocol import ufunc as apply
-
-        return apply(ufunc, method, args, kwargs)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from ferro.batched.protocol import function as apply
-
-        return apply(function, args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        from ferro.batched.protocol import method
-
-        return method(self, name)
-
-    def __getitem__(self, key: Any) -> Any:
-        from ferro.batched.indexing import get_item
-
-        return get_item(self, key)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        from ferro.batched.indexing import set_item
-
-        set_item(self, key, value)
-
+    __array_ufunc__: Any  # these three are given by protocol.py
+    __array_function__: Any
+    __getattr__: Any
+    __getitem__: Any  # and these by indexing.py
+    __setitem__: Any
     __hash__ = object.__hash__
 
 

@@ -60,6 +60,9 @@ def set_item(x: Batched, key: Any, value: Any) -> None:
         x.physical[i, ...][sliced(key, level, i)] = sliced(value, level, i)
 
 
+Batched.__getitem__, Batched.__setitem__ = get_item, set_item
+
+
 # -- an index of the same number of dimensions -------------------------------------------------------------------------
 
 declare(diagonal_put="x x - d d", prod_once="e e")

@@ -24,8 +24,6 @@ class Level:
     __slots__ = ("begin", "entered", "number", "randomness", "size", "transform")
 
     def __init__(self, size: int, randomness: str, begin: int, transform: bool = True) -> None:
-        import ferro.batched.backend  # noqa: F401 (the rules are read when they are first wanted)
-
         self.transform = transform
         self.number, self.size, self.randomness, self.begin = next(_numbers), size, randomness, begin
         self.entered = ALIVE.append(None)

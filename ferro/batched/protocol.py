@@ -9,12 +9,12 @@ import numpy as np
 
 from ferro.batched.array import DYNAMIC, IN_PLACE, Batched, NotPlain, aligned, batch, fronted, has, plain, top
 from ferro.batched.levels import Level
-from ferro.batched.rules import loop, rebatched
+from ferro.batched.rules import call, loop, rebatched
 
 FUNCTIONS: dict[Any, Callable] = {}
 
 
-def ufunc(f: Any, method: str, args: tuple, kwargs: dict) -> Any:
+def _ufunc(x: Batched, f: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     """A ufunc, or one of its methods, of arguments some of which are batched."""
     out = kwargs.pop("out", None)
     level: Any = top((args, out))
@@ -24,8 +24,6 @@ def ufunc(f: Any, method: str, args: tuple, kwargs: dict) -> Any:
     if method != "__call__":
         result = loop(f"numpy.{f.__name__}.{method}", getattr(f, method), level, args, kwargs)
     elif f is np.matmul:
-        from ferro.batched.rules import call
-
         result = call("matmul", *args)
     elif f.signature is not None:
         result = loop(f"numpy.{f.__name__}", f, level, args, kwargs)
@@ -53,7 +51,7 @@ def _as_wide(a: Any, level: Level, ndim: int) -> Any:
     return aligned(a, level, ndim - 1)
 
 
-def function(f: Any, args: tuple, kwargs: dict) -> Any:
+def _function(x: Batched, f: Any, types: Any, args: tuple, kwargs: dict) -> Any:
     """A function of NumPy of arguments some of which are batched."""
     found = FUNCTIONS.get(f)
     if found is not None:
@@ -64,7 +62,7 @@ def function(f: Any, args: tuple, kwargs: dict) -> Any:
     return loop(f"numpy.{f.__name__}", f, level, args, kwargs)
 
 
-def method(x: Batched, name: str) -> Any:
+def _method(x: Batched, name: str) -> Any:
     """A method of NumPy's arrays, of a batched one."""
     if name.startswith("__") or not hasattr(np.ndarray, name):
         raise AttributeError(f"batched arrays have no attribute {name!r}")
@@ -79,6 +77,8 @@ def method(x: Batched, name: str) -> Any:
         f"ndarray.{name}", lambda a, *rest, **more: getattr(a, name)(*rest, **more), x.level, (x, *args), kwargs
     )
 
+
+Batched.__array_ufunc__, Batched.__array_function__, Batched.__getattr__ = _ufunc, _function, _method
 
 _CHANGING = (
     "sort",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ferro.batched.array import aligned, batch, fronted, has, top
-from ferro.batched.rules import QUIET, SHARING, declare, each, rule
+from ferro.batched.rules import QUIET, SHARING, call, declare, each, rule
 from ferro.cpu.shape import strided
 
 # -- views -------------------------------------------------------------------------------------------------------------
@@ -93,8 +93,6 @@ def _as_strided(f: Any, level: Any, x: Any, size: tuple, stride: tuple, offset: 
 
 def call_read(x: Any, *args: Any) -> Any:
     """`as_strided` of what is laid out otherwise: a copy."""
-    from ferro.batched.rules import call
-
     return call("as_strided_read", x, *args)
 
 
@@ -185,8 +183,6 @@ def _prod_others(f: Any, level: Any, x: Any, dim: int | None) -> Any:
 
 @rule("median nanmedian")
 def _median(f: Any, level: Any, x: Any) -> Any:
-    from ferro.batched.rules import call
-
     return batch(call(f"{f.args[0]}_dim", x.physical.reshape((level.size, x.size)), 1, False)[0], level)
 
 

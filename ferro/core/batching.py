@@ -69,12 +69,19 @@ def dim_of(x: Any, level: Level) -> int:
     return steps[0][1][1] if len(steps) == 1 and steps[0][0] is ENTER and steps[0][1][0] is level else 0
 
 
+def begin(size: int, randomness: str = "error", transform: bool = True) -> Level:
+    """A new level."""
+    import ferro.batched.backend  # noqa: F401 (the rules are read when they are first wanted)
+
+    return Level(size, randomness, next_sequence(), transform)
+
+
 def over_rows(function: Any, tensors: list, size: int, randomness: str = "error", transform: bool = True) -> list:
     """function(rows) for each row of tensors (None stays): its results, tensors or None, with the rows along dimension 0.
 
     transform: whether the function runs as in a transform of the program's, with all that is not allowed there.
     """
-    level = Level(size, randomness, next_sequence(), transform)
+    level = begin(size, randomness, transform)
     with running(level), inside("vmap") if transform else nullcontext():
         found = function([None if t is None else enter(t, level, 0) for t in tensors])
         return [None if o is None else leave(o, level, 0) for o in found]

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from ferro.cpu.elementwise import written_by
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.trace import trace
 from ferro.elementwise import Elementwise
@@ -35,6 +36,7 @@ def without_conjugate(step: Symbol) -> tuple[Any, tuple]:
     return function, operands
 
 
+@written_by
 def of(function: Elementwise) -> Callable | None:
     """The formula of an elementwise function; None if it decides by what it is given."""
     given = [Symbol() for _ in range(function.arrays + function.numbers)]

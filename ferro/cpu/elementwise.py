@@ -17,6 +17,7 @@ from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise, share_rows
 from ferro.cpu.kernels.entries import entry_of
 from ferro.cpu.kernels.loops import text_of
+from ferro.cpu.namespace import cpu
 from ferro.cpu.thresholds import GRAIN
 from ferro.elementwise import DECLARED, Elementwise
 from ferro.elementwise import elementwise as declare
@@ -111,7 +112,13 @@ def _make(function: Elementwise, numpy: Callable | None) -> Callable:
 
 def _in_steps(function: Elementwise) -> Callable:
     """The formula, its steps written out with the functions of this backend if they can be."""
-    from ferro import cpu
-    from ferro.cpu import bound
+    return _write[0](function) or partial(function.formula, cpu)
 
-    return bound.of(function) or partial(function.formula, cpu)
+
+_write: list[Callable[[Elementwise], Callable | None]] = []
+
+
+def written_by(write: Callable[[Elementwise], Callable | None]) -> Callable:
+    """Decorator: gives a formula as one function, None if it cannot (see bound.py, whose tracer knows the functions made here)."""
+    _write.append(write)
+    return write

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ferro import cpu, xp
+from ferro import xp
 from ferro.cpu import fusion
 from ferro.cpu.blocks import by_blocks
+from ferro.cpu.namespace import cpu
 from ferro.cpu.thresholds import BLOCK_LEAST
 
 __all__ = ["in_one_pass", "once"]

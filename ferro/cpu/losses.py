@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ferro import cpu, xp
+from ferro import xp
 from ferro.cpu.array_function import array_function
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows, widened
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.limits import FAR
+from ferro.cpu.namespace import cpu
 from ferro.cpu.softmax import softmax
 from ferro.native.readiness import get
 from ferro.native.workers import run_parts

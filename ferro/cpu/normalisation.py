@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.cpu.array_function import array_function
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels import norm as _kernels
 from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.entries import entry
+from ferro.cpu.namespace import cpu
 from ferro.cpu.reductions import sum
 from ferro.cpu.rows import column_sums, row_sums, scalar
 from ferro.native.readiness import get

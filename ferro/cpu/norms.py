@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ferro import cpu, xp
+from ferro import xp
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
+from ferro.cpu.namespace import cpu
 from ferro.cpu.reductions import FLOAT32, amax, amin, doubled, in_range, sum, wide
 
 __all__ = ["euclidean", "over_norm", "vector_norm"]

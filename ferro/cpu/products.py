@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ferro import cpu, xp
+from ferro import xp
 from ferro.cpu.kernels.common import contiguous
 from ferro.cpu.kernels.gemm import gemm
+from ferro.cpu.namespace import cpu
 from ferro.cpu.rows import ones
 from ferro.cpu.thresholds import BLAS_MATRIX, BLAS_VECTOR, GRAIN, ONES_COLUMNS, ONES_ROWS
 from ferro.native.readiness import ready

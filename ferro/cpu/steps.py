@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.cpu.array_function import array_function
+from ferro.cpu.namespace import cpu
 
 __all__ = ["adam_step", "adam_update", "sgd_step"]
 

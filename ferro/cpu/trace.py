@@ -10,8 +10,8 @@ from collections.abc import Callable
 from opcode import hasjabs, hasjrel, opmap
 from typing import Any
 
-from ferro import cpu
 from ferro.cpu.elementwise import function_of
+from ferro.cpu.namespace import cpu
 from ferro.elementwise import Elementwise
 from ferro.expressions import Symbol, Untraceable, traced
 

@@ -10,7 +10,6 @@ from ferro.batched.array import levels_of
 from ferro.batched.levels import Level, running
 from ferro.core import backend, batching
 from ferro.core.base import TensorBase
-from ferro.core.node import next_sequence
 from ferro.core.random import get_rng_state, set_rng_state
 from ferro.core.transforms import inside
 from ferro.core.trees import flatten, spread, unflatten
@@ -139,7 +138,7 @@ def _arguments(func: Callable, in_dims: Any, args: tuple) -> tuple:
 def _run(
     func: Callable, leaves: list, dims: list, structure: Any, size: int, out_dims: Any, randomness: str, kwargs: dict
 ) -> Any:
-    level = Level(size, randomness, next_sequence())
+    level = batching.begin(size, randomness)
     with running(level), inside("vmap"):
         batched = [x if d is None else batching.enter(x, level, d) for x, d in zip(leaves, dims, strict=True)]
         result = func(*unflatten(structure, batched), **kwargs)
