@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import ferro
+from ferro._public import ferro
 from ferro.array_api import _results
 from ferro.array_api._promotion import promoted, result_type
 from ferro.core.base import TensorBase

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import ferro
+from ferro._public import ferro
 from ferro.array_api._promotion import promoted
 from ferro.core.base import TensorBase
 

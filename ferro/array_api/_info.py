@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.array_api._arrays import KINDS, isdtype
 
 DTYPES = {d.name: d for kind in ("bool", "integral", "real floating", "complex floating") for d in KINDS[kind]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import ferro
+from ferro._public import ferro
 from ferro.array_api._promotion import promoted
 
 if TYPE_CHECKING:

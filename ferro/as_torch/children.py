@@ -6,7 +6,7 @@ from multiprocessing import spawn
 from pathlib import Path
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 
 # Note [Before the child reads the program]
 #   A process started by "spawn" or "forkserver" first unpickles a dict of its parent's name, paths and main program, and

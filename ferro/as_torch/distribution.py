@@ -6,7 +6,7 @@ from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.version import __version__ as followed
 
 

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-import ferro
 from ferro import _overriding, absent
+from ferro._public import ferro
 from ferro.as_torch import children
 from ferro.core import naming
 from ferro.ops.namespace import NAMESPACES

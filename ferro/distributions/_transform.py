@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.core.size import Size
 from ferro.tensor import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 
 from . import constraints
 from ._transform import Transform

@@ -6,7 +6,7 @@ import math
 from numbers import Number
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.nn.functional import softplus
 from ferro.tensor import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.nn.functional import binary_cross_entropy_with_logits
 from ferro.tensor import Tensor
 

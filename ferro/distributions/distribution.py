@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Self
 
-import ferro
+from ferro._public import ferro
 from ferro.core.size import Size
 from ferro.tensor import Tensor
 

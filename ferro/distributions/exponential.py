@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.tensor import Tensor
 
 from . import constraints

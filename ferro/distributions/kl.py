@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.tensor import Tensor
 
 from .distribution import Distribution

@@ -7,7 +7,7 @@ from functools import update_wrapper
 from numbers import Number
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.nn.functional import softmax
 from ferro.tensor import Tensor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.tensor import Tensor
 
 from . import constraints

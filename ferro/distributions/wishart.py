@@ -7,7 +7,7 @@ import warnings
 from numbers import Number
 from typing import Any
 
-import ferro
+from ferro._public import ferro
 from ferro.core.size import Size
 from ferro.tensor import Tensor
 
