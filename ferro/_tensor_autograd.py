@@ -13,7 +13,8 @@ from ferro.core.base import LEAF, Leaf, Meta, TensorBase, is_inference, lose, me
 from ferro.core.history import history
 from ferro.core.inplace import retain
 from ferro.core.mode import is_inference_mode_enabled
-from ferro.core.node import Handle, Node, OutputRef, shown, table
+from ferro.core.node import Handle, OutputRef, hooks_of, table
+from ferro.core.shown import Node, shown
 from ferro.core.transforms import refuse_inside
 
 if TYPE_CHECKING:
@@ -307,8 +308,8 @@ class AutogradMethods:
         if node is LEAF:
             return Handle(table(meta_of(self), "hooks"), hook)
         if isinstance(node, OutputRef):
-            return Handle(node.node._register_hook_dict(node.index), hook)
-        return Handle(node._register_hook_dict(0), hook)
+            return Handle(hooks_of(node.node, node.index), hook)
+        return Handle(hooks_of(node, 0), hook)
 
     def register_post_accumulate_grad_hook(self: Any, hook: Callable) -> Handle:
         """Calls ``hook(tensor)`` after backward() has added to ``.grad`` of this leaf."""

@@ -19,6 +19,7 @@ from ferro._overriding import (
     Overridable,  # noqa: F401 (pickles look for it here)
     ask,
     enable,
+    namespaces,  # noqa: F401 (the modules whose functions ask; ferro.as_torch adds one)
     overriding,
     quiet,
     switch,

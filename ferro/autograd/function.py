@@ -31,11 +31,12 @@ from ferro.core.inplace import rebase
 from ferro.core.node import Freed, MultiNode, OutputRef, next_sequence, node_meta
 from ferro.core.provenance import caller
 from ferro.core.saved import freed
+from ferro.core.shown import Node
 from ferro.core.tangents import tangents_of
 from ferro.core.transforms import INSIDE
 
 
-class FunctionNode(FunctionCtx, MultiNode):
+class FunctionNode(FunctionCtx, Node, MultiNode):
     """The node of a custom function; the user's ctx."""
 
     writes_view = (

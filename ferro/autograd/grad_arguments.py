@@ -11,9 +11,10 @@ from ferro.core import backend
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.history import history, position
-from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, OutputRef
+from ferro.core.node import Freed, MultiNode, Node, OutputRef
 from ferro.core.primitives import CAST
 from ferro.core.provenance import at, departures
+from ferro.core.shown import AccumulateGrad
 from ferro.core.size import Size
 
 

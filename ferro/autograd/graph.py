@@ -12,7 +12,8 @@ from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, bump
 from ferro.core.graph_task import current_run
 from ferro.core.history import history, position
-from ferro.core.node import AccumulateGrad, Handle, Node, OutputRef, shown
+from ferro.core.node import Handle, OutputRef
+from ferro.core.shown import AccumulateGrad, Node, shown
 from ferro.core.transforms import refuse_hooks
 
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",

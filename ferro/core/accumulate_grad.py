@@ -9,8 +9,8 @@ from ferro.core.backend import HOST
 from ferro.core.base import meta_of
 from ferro.core.graph_task import STATE, Run
 from ferro.core.hooks import as_tensor, call_hooks, hook_result, run_prehooks
-from ferro.core.node import AccumulateGrad
 from ferro.core.owners import is_alone, is_sole
+from ferro.core.shown import AccumulateGrad
 from ferro.cpu.sparse_rows import Rows
 from ferro.native import locks
 

@@ -1,4 +1,4 @@
-"""The tape: nodes, the outputs of nodes with several outputs, and what a user may hang on them.
+"""The tape: nodes, the outputs of nodes with several outputs, and what may hang on them. (shown.py: what a program sees.)
 
 Note [Made once].  What is made at first use (the meta of a tensor or node, a version counter) must be made once, although
 several threads may ask for it at once.  CPython changes threads at calls and at jumps back, and nowhere else: so the new
@@ -8,11 +8,8 @@ and finalisers run at the same places.  Where threads run Python at the same tim
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
 from itertools import count
-from typing import Any, ClassVar
-from weakref import WeakValueDictionary
+from typing import Any
 
 from ferro.native import locks
 
@@ -96,106 +93,10 @@ class Node:
         return f"<{self.name()} object at {id(self):#x}>"
 
     @property
-    def next_functions(self) -> tuple:
-        """Pairs (node, output number) that the gradients of this node's inputs go to; (None, 0) where none is needed."""
-        found: list = [(None, 0)] * self.plan.arity
-        for index, edge in zip(self.plan.indices, self.edges, strict=True):
-            if type(edge) is OutputRef:
-                found[index] = (shown(edge.node), edge.index)
-            elif isinstance(edge, Node):
-                found[index] = (shown(edge), 0)
-            else:
-                found[index] = (AccumulateGrad(edge, self.seq), 0)
-        return tuple(found)
-
-    @property
     def location(self) -> Any:
         """Where in the user's program the operation ran; None if it was not noted (operations that save nothing)."""
         code = getattr(self, "code", None)
         return None if code is None else (code, self.offset)
-
-    @property
-    def metadata(self) -> dict:
-        """A dictionary for the user's own notes."""
-        return table(node_meta(self), "metadata")
-
-    def _sequence_nr(self) -> int:
-        return self.seq
-
-    def register_hook(self, hook: Any) -> Handle:
-        """Calls ``hook(grad_inputs, grad_outputs)`` after the node has run; it may return new grad_inputs."""
-        return Handle(table(node_meta(self), "post"), hook)
-
-    def register_prehook(self, hook: Any) -> Handle:
-        """Calls ``hook(grad_outputs)`` before the node runs; it may return new grad_outputs."""
-        return Handle(table(node_meta(self), "prehooks"), hook)
-
-    def __call__(self, *grads: Any) -> Any:
-        """The gradients of the node's inputs, given those of its outputs: backward through this node alone."""
-        from ferro.core.calling import call
-
-        return call(self, grads)
-
-    requires_grad = True
-
-    @property
-    def _input_metadata(self) -> tuple:
-        """Shape, dtype and device of the gradients that the node takes."""
-        from ferro.core.saved import metadata
-
-        return metadata(self)
-
-    def __dir__(self) -> list:
-        from ferro.core.saved import attributes
-
-        return [n for n in object.__dir__(self) if not n.startswith(("_saved_", "_raw_saved_"))] + attributes(self)
-
-    def _register_hook_dict(self, index: int) -> dict:
-        """The tensor hooks of output `index`."""
-        return table(node_meta(self), "pre").setdefault(index, {})
-
-
-class _Kept:
-    """``node._saved_<name>`` or ``node._raw_saved_<name>``: what the node keeps for its formulas."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __get__(self, node: Any, owner: Any = None) -> Any:
-        if node is None:
-            return self
-        from ferro.core.saved import attribute
-
-        return attribute(node, self.name)
-
-
-def expose(names: Iterable[str]) -> None:
-    """Makes saved values with these names attributes of nodes.  (A `__getattr__` would slow down every other attribute.)"""
-    for name in names:
-        for attribute in (f"_saved_{name}", f"_raw_saved_{name}"):
-            if attribute not in Node.__dict__:
-                setattr(Node, attribute, _Kept(attribute))
-
-
-# PyTorch's names, which differ from those of the formulas (see saved.py)
-expose(
-    [
-        "self",
-        "other",
-        "self_sym_sizes",
-        "other_sym_sizes",
-        "input",
-        "weight",
-        "mat2",
-        "exponent",
-        "tensor1",
-        "tensor2",
-        "min",
-        "max",
-        "result",
-        *[f"result{i}" for i in range(8)],
-    ]
-)
 
 
 def node_meta(node: Node) -> NodeMeta:
@@ -215,6 +116,11 @@ def table(owner: Any, name: str) -> dict:
     return locks.once(owner, name, None, {}) if found is None else found
 
 
+def hooks_of(node: Node, index: int) -> dict:
+    """The tensor hooks of output `index`."""
+    return table(node_meta(node), "pre").setdefault(index, {})
+
+
 class MultiNode(Node):
     """A node with several outputs: its gradient is a list with None for outputs that have none."""
 
@@ -231,82 +137,14 @@ class OutputRef:
         self.node, self.index, self.shape, self.dtype = node, index, shape, dtype
 
 
-# The classes of nodes that somebody has seen, which have the name of the node; and what they are to the engine.
+# The classes of nodes that somebody has seen (see shown.py), and what they are to the engine.
 NAMED: dict[type, type] = {}
-_classes: dict[tuple[str, type], type] = {}
-
-
-def shown(node: Any) -> Any:
-    """A node as the program sees it: ``type(node).__name__`` is its name, as in PyTorch, for tools that draw graphs.
-
-    The class is changed when it is first looked at, so that recording a node costs nothing for it.
-    """
-    kind = type(node)
-    if kind is Node or kind is MultiNode:
-        key = (node.name(), kind)
-        cls = _classes.get(key)
-        if cls is None:
-            cls = type(key[0], (kind,), {"__slots__": (), "__module__": __name__, "__doc__": f"The node {key[0]}."})
-            NAMED[cls] = kind
-            cls = _classes.setdefault(key, cls)
-        node.__class__ = cls
-    return node
 
 
 def moves_before(leaf: Any, seq: float) -> int:
     """How often a leaf had been given other memory by set_() when the node with this sequence number was made."""
     meta = leaf._meta
     return 0 if meta is None or not meta.moves else sum(move < seq for move in meta.moves)
-
-
-class AccumulateGrad(Node):
-    """The end of the tape at a leaf tensor, as shown by ``next_functions``.
-
-    The tape itself points at the leaf; this object is made when asked for, one for a leaf while somebody holds it.  What
-    is hung on it (hooks, metadata) belongs to the leaf.
-
-    seq: which of those that a leaf has had, if it was given other memory by set_(): that to which nodes of this age lead.
-    """
-
-    __slots__ = ("age", "variable")
-    _living: ClassVar[WeakValueDictionary] = WeakValueDictionary()
-
-    def __new__(cls, variable: Any, seq: float = math.inf) -> AccumulateGrad:
-        age = moves_before(variable, seq)
-        with locks.MAKING:
-            self = cls._living.get((id(variable), age))
-            if self is None:
-                self = object.__new__(cls)
-                self.variable, self.age = variable, age
-                self = cls._living.setdefault((id(variable), age), self)
-            return self
-
-    def name(self) -> str:
-        """ "torch::autograd::AccumulateGrad" in PyTorch; the plain name here."""
-        return "AccumulateGrad"
-
-    @property
-    def meta(self) -> NodeMeta | None:  # type: ignore[override]
-        """Hooks and metadata, kept by the leaf."""
-        meta = self.variable._meta
-        return None if meta is None else meta.end
-
-    @meta.setter
-    def meta(self, value: NodeMeta | None) -> None:
-        from ferro.core.base import meta_of
-
-        meta_of(self.variable).end = value
-
-    @property
-    def next_functions(self) -> tuple:
-        """Nothing lies behind a leaf."""
-        return ()
-
-    def _sequence_nr(self) -> int:
-        return 2**64 - 1  # runs as soon as it can
-
-    def __repr__(self) -> str:
-        return f"<AccumulateGrad object at {id(self.variable):#x}>"
 
 
 class Handle:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ferro import cpu
 from ferro.core import codegen
-from ferro.core.node import expose
 from ferro.core.saved_values import saved_arrays, saved_tensors
 from ferro.cpu import blocks, fusion
 from ferro.cpu.kernels.entries import entry
 from ferro.native.entries import fallback
-
-if TYPE_CHECKING:
-    from ferro.core.op import Op
 
 # How forward mode follows an operation: see `kind` of Op.
 ELEMENTWISE, LINEAR, MULTILINEAR, GENERAL = "elementwise", "linear", "multilinear", "general"
@@ -60,7 +56,7 @@ class Plan:
         "user",
     )
 
-    def __init__(self, op: Op, mask: int) -> None:
+    def __init__(self, op: Any, mask: int) -> None:
         self.op, self.mask = op, mask
         self.joint = op.joint is not None
         self.arity = mask.bit_length() if op.variadic else len(op.inputs)
@@ -80,7 +76,6 @@ class Plan:
         shapes = [n for n in wanted if n not in flat]
         values = [n for n in wanted if n in flat]
         self.names = (*values, *shapes)
-        expose(self.names)
         positions = [flat.index(n) for n in values]
         self.pick: Any = _getter(positions) if wanted else None
         self.save = codegen.saver(op, self.names)
@@ -133,7 +128,7 @@ def _getter(positions: list[int]) -> Callable:
     return itemgetter(*positions)
 
 
-def _bind(op: Op, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...], recorded: bool) -> Callable:
+def _bind(op: Any, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...], recorded: bool) -> Callable:
     """The formula as a function (xp, g, node) that reads what it names from ``node.saved``.
 
     The short forms are what the hot loop of backward spends its time in.
@@ -176,7 +171,7 @@ def for_large(forward: Callable, direct: Any) -> Callable:
     return function if fallback(direct) is direct else entry(function, direct.__name__)
 
 
-def _bind_large(op: Op, formula: Any, names: tuple[str, ...]) -> Callable:
+def _bind_large(op: Any, formula: Any, names: tuple[str, ...]) -> Callable:
     """`_bind` for large arrays: the formula runs as a program if it can be one."""
     entries = [(_kind(op, n), names.index(n)) for n in argument_names(formula)[2:]]
     plain = [kind == "plain" for kind, _ in entries]
@@ -202,7 +197,7 @@ def _of_steps(formula: Any) -> bool:
     return code is not None and len(code.co_code) > 50 and "once" not in code.co_names
 
 
-def _kind(op: Op, name: str) -> str:
+def _kind(op: Any, name: str) -> str:
     if name == "needs":
         return "needs"
     if name in op.inputs:

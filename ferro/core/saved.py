@@ -10,7 +10,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.device import CPU
-from ferro.core.node import AccumulateGrad, Freed, MultiNode, Node, node_meta
+from ferro.core.node import Freed, Node, node_meta
 from ferro.core.operands import is_constant
 from ferro.core.packing import packed
 from ferro.core.saved_values import Packed, Unpacked, check_guards, saved_tensors
@@ -34,13 +34,8 @@ class InputMetadata(NamedTuple):
     device: Any = CPU
 
 
-def metadata(node: Node) -> tuple:
-    """The InputMetadata of a node's outputs (the inputs of its backward); None for an output without derivative."""
-    if isinstance(node, AccumulateGrad):
-        data = node.variable._data
-        kinds: Any = [(data.shape, data.dtype)]
-    else:
-        kinds = node.outputs if isinstance(node, MultiNode) else [(node.shape, node.dtype)]
+def metadata(kinds: Any) -> tuple:
+    """The InputMetadata of outputs (the inputs of a node's backward) of such shapes and dtypes; None without derivative."""
     return tuple([None if k is None else InputMetadata(Size(k[0]), dtypes.FROM_NUMPY[k[1]]) for k in kinds])
 
 
@@ -51,7 +46,7 @@ def freed(node: Node) -> str:
 
 def attributes(node: Node) -> list[str]:
     """The names of the attributes `attribute` knows for a node."""
-    if isinstance(node, AccumulateGrad) or getattr(node.plan, "user", None) is not None:
+    if node.plan is None or getattr(node.plan, "user", None) is not None:
         return []
     found = []
     for name, kind in zip(node.plan.names, node.plan.kinds, strict=True):
@@ -66,7 +61,7 @@ def attribute(node: Node, name: str) -> Any:
     """The value of an attribute ``_saved_...`` or ``_raw_saved_...``."""
     raw = name.startswith("_raw")
     wanted = name.removeprefix("_raw").removeprefix("_saved_")
-    index = None if isinstance(node, AccumulateGrad) else _index(node, wanted)
+    index = _index(node, wanted)
     if index is None:
         raise AttributeError(
             f"{node.name()} has no attribute {name!r}; it has {', '.join(attributes(node)) or 'no saved values'}"

@@ -7,6 +7,7 @@ from typing import Any
 from ferro.autograd._location import Location, located, location
 from ferro.autograd._observer import Observer, node_of
 from ferro.core.apply import watched
+from ferro.core.node import node_meta, table
 from ferro.core.op import Op
 
 _KEY = "ferro.location"
@@ -38,7 +39,7 @@ class locations(Observer):
 
 def note_location(node: Any) -> None:
     """Notes on a node the line of the user's program that is running now."""
-    node.metadata[_KEY] = location()
+    table(node_meta(node), "metadata")[_KEY] = location()
 
 
 def location_of(node: Any) -> Location | None:
