@@ -273,6 +273,10 @@ class Optimizer:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._complete()
+        self._patch_step_function()
+
+    def _patch_step_function(self) -> None:
+        """Make the tables of hooks that there are not: a wrapper of another optimiser calls it in place of `__init__`."""
         for table in _HOOK_TABLES:
             self.__dict__.setdefault(table, OrderedDict())
 

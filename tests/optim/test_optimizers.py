@@ -476,3 +476,26 @@ def test_wrapper_that_was_never_initialised_steps() -> None:
     Wrapper(inner).step()
     assert x.tolist() == [0.5, 0.5]
     assert calls == ["after"]
+
+
+def test_wrapper_that_asks_for_its_hooks_has_them() -> None:
+    """Such a library calls `_patch_step_function` in place of `__init__`; its step then runs between hooks of its own."""
+
+    class Wrapper(ferro.optim.Optimizer):
+        def __init__(self, inner: ferro.optim.Optimizer) -> None:
+            self.inner = inner
+            self._patch_step_function()
+
+        def step(self, closure: Any = None) -> Any:
+            calls.append("step")
+            return self.inner.step(closure)
+
+    x = ferro.ones(2, requires_grad=True)
+    calls: list[str] = []
+    wrapper = Wrapper(ferro.optim.SGD([x], lr=0.5))
+    wrapper.register_step_pre_hook(lambda *args: calls.append("before"))
+    wrapper.register_step_post_hook(lambda *args: calls.append("after"))
+    x.sum().backward()
+    wrapper.step()
+    assert x.tolist() == [0.5, 0.5]
+    assert calls == ["before", "step", "after"]
