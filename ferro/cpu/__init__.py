@@ -21,6 +21,7 @@ from ferro.cpu.linalg_solve import *
 from ferro.cpu.linalg_spectral import *
 from ferro.cpu.losses import *
 from ferro.cpu.masks import *
+from ferro.cpu.mean_pooling import *
 from ferro.cpu.normalisation import *
 from ferro.cpu.norms import *
 from ferro.cpu.order import *

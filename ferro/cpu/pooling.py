@@ -1,4 +1,4 @@
-"""Pooling of NumPy arrays: maxima and means over windows of the last dimensions, and their adjoints."""
+"""Pooling of NumPy arrays: maxima over windows of the last dimensions, and what lies where they were; for means see mean_pooling.py."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.half import rounded_once
-from ferro.cpu.kernels import pool as _kernels
-from ferro.cpu.kernels.common import has_kernel, widened
-from ferro.cpu.kernels.strided_copy import contiguous
+from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows, widened
 from ferro.cpu.layouts import channels_last_order, empty, has_channels_last, strides_in
-from ferro.cpu.products import matmul
-from ferro.cpu.thresholds import POOL_CACHED
-from ferro.cpu.windows import full, taps
+from ferro.cpu.thresholds import GRAIN, POOL_CACHED
+from ferro.cpu.windows import taps
 
-__all__ = ["adaptive_avg", "adaptive_avg_spread", "adaptive_max", "avg_pool", "avg_spread", "fractional_max",
-           "max_pool", "pool_gather", "pool_scatter", "unpool"]  # fmt: skip
+__all__ = ["adaptive_max", "fractional_max", "max_pool", "pool_gather", "pool_scatter", "unpool"]
+
+
+def planes(x: Any, n: int) -> Any:
+    """x as (plane, depth, height, width), its last n dimensions being the image."""
+    return contiguous(x).reshape(math.prod(x.shape[: x.ndim - n]), *three(x.shape[x.ndim - n :], 1))
+
+
+def three(values: tuple, fill: int) -> tuple:
+    """What belongs to the last of three dimensions."""
+    return (fill,) * (3 - len(values)) + tuple(values)
 
 
 # -- maxima ------------------------------------------------------------------------------------------------------------
@@ -30,11 +36,12 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
     n = len(kernel)
     shape = x.shape[-n:]
     geometry = (shape, kernel, size, stride, pad, dilation)
-    if _kernels.ready(x, math.prod(shape)):
-        for ceil_mode in (False, True):
-            fits = [_kernels.out_size(s, k, st, p, d, ceil_mode) for s, k, _, st, p, d in zip(*geometry, strict=True)]
-            if tuple(fits) == size:
-                return _kernels.max_pool(x, kernel, stride, pad, dilation, ceil_mode)
+    if math.prod(shape) < 1 << 31 and has_kernel(x, "max_pool"):
+        best, index = np.empty((*x.shape[:-n], *size), x.dtype), np.empty((*x.shape[:-n], *size), np.int64)
+        images, fixed = planes(x, n), (three(kernel, 1), three(stride, 1), three(pad, 0), three(dilation, 1))
+        grain = 2 * GRAIN // max(math.prod(size) * math.prod(kernel), 1) + 1
+        share_rows("max_pool", len(images), grain, (images, *fixed, planes(best, n), planes(index, n)))
+        return best, index
     if math.prod(size) < math.prod(kernel):
         return _max_of_ranges(x, [_ranges(*g) for g in zip(*geometry, strict=True)])
     best, tap = _running_maximum(x, geometry, False)
@@ -184,19 +191,19 @@ def fractional_max(x: Any, samples: Any, kernel: tuple, size: tuple) -> tuple[An
     lead, shape = x.shape[:-n], x.shape[-n:]
     if 0 in size or not x.size:
         return np.empty((*lead, *size), x.dtype), np.empty((*lead, *size), np.int64)
-    planes = widened(x).reshape(math.prod(lead), math.prod(shape))
-    samples = samples.reshape(-1, n)[: len(planes)]
+    images = widened(x).reshape(math.prod(lead), math.prod(shape))
+    samples = samples.reshape(-1, n)[: len(images)]
     if n == 2:
         samples = samples[:, ::-1]  # PyTorch's order: width first in two dimensions, but depth first in three
-    flat: Any = np.zeros((len(planes), *(1,) * (2 * n)), np.int64)
+    flat: Any = np.zeros((len(images), *(1,) * (2 * n)), np.int64)
     for d in range(n):
         elements = _starts(samples[:, d], shape[d], size[d], kernel[d])[:, :, None] + np.arange(kernel[d])
         axes = [1] * (2 * n)
         axes[d], axes[n + d] = size[d], kernel[d]
-        flat = flat * shape[d] + elements.reshape(len(planes), *axes)
+        flat = flat * shape[d] + elements.reshape(len(images), *axes)
     count = math.prod(size) * math.prod(kernel)
-    flat = flat.reshape(len(planes), math.prod(size), math.prod(kernel))
-    window = np.take_along_axis(planes, flat.reshape(len(planes), count), 1).reshape(flat.shape)
+    flat = flat.reshape(len(images), math.prod(size), math.prod(kernel))
+    window = np.take_along_axis(images, flat.reshape(len(images), count), 1).reshape(flat.shape)
     best, at = _max_last(window)
     index = np.take_along_axis(flat, at[..., None], -1)[..., 0]
     return best.astype(x.dtype, copy=False).reshape(*lead, *size), index.reshape(*lead, *size)
@@ -219,28 +226,27 @@ def _starts(samples: Any, n: int, count: int, kernel: int) -> Any:
 
 def pool_gather(x: Any, index: Any, dims: int) -> Any:
     """The elements of the images in the last `dims` dimensions of x at flat indices."""
-    lead, shape = x.shape[: x.ndim - dims], x.shape[x.ndim - dims :]
-    planes, places = math.prod(lead), math.prod(index.shape[x.ndim - dims :])
-    flat = x.reshape(planes, math.prod(shape))
-    return np.take_along_axis(flat, index.reshape(planes, places), 1).reshape(index.shape)
+    count, area = math.prod(x.shape[: x.ndim - dims]), math.prod(x.shape[x.ndim - dims :])
+    places = math.prod(index.shape[x.ndim - dims :])
+    return np.take_along_axis(x.reshape(count, area), index.reshape(count, places), 1).reshape(index.shape)
 
 
 def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
     """Images of shape `size` with the elements of x added at flat indices."""
     lead, area = x.shape[: x.ndim - len(size)], math.prod(size)
-    planes = math.prod(lead)
-    if has_kernel(x):
-        return _kernels.max_pool_vjp(x, index, (*lead, *size), len(size))
-    if planes * area == 0:
-        return np.zeros((*lead, *size), x.dtype)
-    places = math.prod(index.shape[len(lead) :])
-    x, index = x.reshape(planes, places), index.reshape(planes, places)
-    out = np.zeros((planes, area), x.dtype)
+    count, places = math.prod(lead), math.prod(index.shape[len(lead) :])
+    out = np.zeros((count, area), x.dtype)
+    if not out.size:
+        return out.reshape(*lead, *size)
+    x, index = x.reshape(count, places), index.reshape(count, places)
+    if has_kernel(x, "max_pool_vjp"):
+        share_rows("max_pool_vjp", count, GRAIN // places + 1, (contiguous(x), contiguous(index, np.int64), out))
+        return out.reshape(*lead, *size)
     many = max(1, POOL_CACHED // area)  # planes at a time
     corners = (np.arange(many) * area)[:, None]
-    for start in range(0, planes, many):
+    for start in range(0, count, many):
         part, g = out[start : start + many].reshape(-1), x[start : start + many].reshape(-1)
-        flat = (index[start : start + many] + corners[: len(index) - start]).reshape(-1)
+        flat = (index[start : start + many] + corners[: count - start]).reshape(-1)
         if _distinct(flat, part.size):
             part[flat] = g
         else:
@@ -258,134 +264,7 @@ def _distinct(places: Any, n: int) -> bool:
 def unpool(x: Any, index: Any, size: tuple) -> Any:
     """Images of shape `size`, zero but for the elements of x put at flat indices."""
     lead = x.shape[: x.ndim - len(size)]
-    planes, places = math.prod(lead), math.prod(x.shape[len(lead) :])
-    out = np.zeros((planes, math.prod(size)), x.dtype)
-    np.put_along_axis(out, index.reshape(planes, places), x.reshape(planes, places), 1)
+    count, places = math.prod(lead), math.prod(x.shape[len(lead) :])
+    out = np.zeros((count, math.prod(size)), x.dtype)
+    np.put_along_axis(out, index.reshape(count, places), x.reshape(count, places), 1)
     return out.reshape(*lead, *size)
-
-
-# -- means -------------------------------------------------------------------------------------------------------------
-
-
-def _divisor(divisors: Any, dtype: Any) -> Any:
-    """The number of elements of every window: a number, or the outer product of the numbers along every dimension."""
-    if not isinstance(divisors, tuple):
-        return np.asarray(divisors, dtype)
-    total: Any = np.ones((), dtype)
-    for d in divisors:
-        total = total[..., None] * np.asarray(d, dtype)
-    return total
-
-
-@rounded_once
-def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
-    """The sum of every window divided by `divisors` (see `_divisor`)."""
-    n = len(kernel)
-    whole = math.prod(size) == 1  # for which a product is quicker
-    if not whole and math.prod(size) > 0 and _kernels.ready(x, 0):
-        return _kernels.avg_pool(x, kernel, size, stride, pad, divisors)
-    y = x
-    if whole and kernel == x.shape[x.ndim - n :] and not any(pad) and x.dtype.kind == "f":
-        area = math.prod(kernel)
-        total = matmul(x.reshape(*x.shape[: x.ndim - n], area), np.ones(area, x.dtype))
-        return total.reshape(*x.shape[: x.ndim - n], *size) / _divisor(divisors, x.dtype)
-    for d in reversed(range(n)):  # along one dimension after the other
-        y = _window_sum(y, y.ndim - n + d, kernel[d], size[d], stride[d], pad[d])
-    divisor = _divisor(divisors, x.dtype)
-    if x.dtype.kind in "iu":
-        return np.sign(y) * (abs(y) // divisor)
-    return y / divisor
-
-
-def _window_sum(x: Any, axis: int, kernel: int, size: int, stride: int, pad: int) -> Any:
-    """The sums of the windows along one axis."""
-    n = x.shape[axis]
-    if kernel >= 8 and stride == kernel and pad == 0 and n == size * kernel:
-        return x.reshape(*x.shape[:axis], size, kernel, *x.shape[axis + 1 :]).sum(axis=axis + 1, dtype=x.dtype)
-    before = (slice(None),) * axis
-    geometry = ((n,), (kernel,), (size,), (stride,), (pad,), (1,))
-    found = taps(*geometry)
-    if full(*geometry):
-        y = x[(*before, *found[0][2])].copy("K")
-        found = found[1:]
-    else:
-        y = np.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype)
-    for _, (windows,), (elements,) in found:
-        y[(*before, windows)] += x[(*before, elements)]
-    return y
-
-
-@rounded_once
-def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
-    """The adjoint of `avg_pool` on images of `shape`: every element, divided, added to the whole of its window."""
-    n = len(kernel)
-    if math.prod(g.shape[g.ndim - n :]) > 1 and _kernels.ready(g, 0):
-        return _kernels.avg_pool_vjp(g, shape, kernel, stride, pad, divisors)
-    x = g / _divisor(divisors, g.dtype)
-    for d in range(n):
-        axis = x.ndim - n + d
-        x = _window_spread(x, axis, shape[d], kernel[d], stride[d], pad[d])
-    return x
-
-
-def _window_spread(x: Any, axis: int, n: int, kernel: int, stride: int, pad: int) -> Any:
-    """The adjoint of `_window_sum` on n elements along one axis."""
-    size = x.shape[axis]
-    before, after = x.shape[:axis], x.shape[axis + 1 :]
-    if stride == kernel and pad == 0 and n == size * kernel and x.flags.c_contiguous:
-        spread = np.broadcast_to(x.reshape(*before, size, 1, *after), (*before, size, kernel, *after))
-        return contiguous(spread).reshape(*before, n, *after)
-    wider = np.zeros((*before, n, *after), x.dtype)
-    if not x.flags.c_contiguous:  # in the order of x
-        order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
-        wider = np.zeros([wider.shape[d] for d in order], x.dtype).transpose(np.argsort(order))
-    every = (slice(None),) * axis
-    for _, (windows,), (elements,) in taps((n,), (kernel,), (size,), (stride,), (pad,), (1,)):
-        wider[(*every, elements)] += x[(*every, windows)]
-    return wider
-
-
-@rounded_once
-def adaptive_avg(x: Any, size: tuple) -> Any:
-    """The mean of every part of images divided into `size` (overlapping) parts."""
-    n, y = len(size), x
-    if not x.size:
-        return np.zeros((*x.shape[: x.ndim - n], *size), x.dtype)
-    cuts = [parts(s, o) for s, o in zip(x.shape[x.ndim - n :], size, strict=True)]
-    for d in reversed(range(n)):
-        axis = y.ndim - n + d
-        before = (slice(None),) * axis
-        if 2 * max(map(len, cuts[d]), default=0) < size[d]:
-            y = _sums_by_place(y, axis, cuts[d])
-            continue
-        smaller = np.empty((*y.shape[:axis], size[d], *y.shape[axis + 1 :]), y.dtype)
-        for i, part in enumerate(cuts[d]):
-            smaller[(*before, i)] = y[(*before, slice(part.start, part.stop))].sum(axis=axis)
-        y = smaller
-    return y / _divisor(tuple([tuple([len(part) for part in cut]) for cut in cuts]), x.dtype)
-
-
-def _sums_by_place(x: Any, axis: int, cut: list[range]) -> Any:
-    """The sums of many short parts along one axis: the first elements of all, plus the second ones, ..."""
-    starts, counts = np.array([part.start for part in cut]), np.array([len(part) for part in cut])
-    total = np.take(x, starts, axis)
-    for t in range(1, int(counts.max())):
-        longer = np.flatnonzero(counts > t)
-        total[((slice(None),) * axis + (longer,))] += np.take(x, starts[longer] + t, axis)
-    return total
-
-
-@rounded_once
-def adaptive_avg_spread(g: Any, shape: tuple) -> Any:
-    """The adjoint of `adaptive_avg` on images of `shape`."""
-    n = len(shape)
-    cuts = [parts(s, o) for s, o in zip(shape, g.shape[g.ndim - n :], strict=True)]
-    x = g / _divisor(tuple([tuple([len(part) for part in cut]) for cut in cuts]), g.dtype)
-    for d in range(n):
-        axis = x.ndim - n + d
-        before = (slice(None),) * axis
-        wider = np.zeros((*x.shape[:axis], shape[d], *x.shape[axis + 1 :]), x.dtype)
-        for i, part in enumerate(cuts[d]):
-            wider[(*before, slice(part.start, part.stop))] += x[(*before, slice(i, i + 1))]
-        x = wider
-    return x

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ferro.cpu import convolution, pooling
+from ferro.cpu import convolution, mean_pooling
 from ferro.cpu.kernels import conv, winograd
 from ferro.native import threads
 
@@ -179,8 +179,8 @@ def test_average_pooling(kernel: tuple, stride: tuple, pad: tuple, torch: Any, r
     for n, k, o, s, p in zip((33, 40), kernel, size, stride, pad, strict=True):
         counts.append(tuple([min(i * s - p + k, n) - max(i * s - p, 0) for i in range(o)]))
     geometry = kernel, size, stride, pad, tuple(counts)
-    np.testing.assert_allclose(pooling.avg_pool(x, *geometry), out.detach().numpy(), rtol=1e-12, atol=1e-12)
-    back = pooling.avg_spread(g, (33, 40), kernel, stride, pad, tuple(counts))
+    np.testing.assert_allclose(mean_pooling.avg_pool(x, *geometry), out.detach().numpy(), rtol=1e-12, atol=1e-12)
+    back = mean_pooling.avg_spread(g, (33, 40), kernel, stride, pad, tuple(counts))
     np.testing.assert_allclose(back, t.grad.numpy(), rtol=1e-12, atol=1e-12)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu import ctc, grids, interpolation, masks
+from ferro.cpu import ctc, grids, interpolation, masks, mean_pooling, pooling
 from ferro.cpu.array_function import DECLARED
 from ferro.cpu.kernels import (
     attention,
@@ -14,7 +14,6 @@ from ferro.cpu.kernels import (
     gather_scatter,
     gemm,
     norm,
-    pool,
     recurrent,
     reduce,
     scan,
@@ -155,10 +154,10 @@ def _call_images(x: np.ndarray) -> None:
     conv.conv_dx(out, taps, x.shape, one, one, one, 1)
     conv.conv_dw(out, x, taps.shape, one, one, one, 1)
     _call_many_channels(x.reshape(1, 16, 16, 16))
-    out, places = pool.max_pool(x, one, one, (0, 0), one, False)
-    pool.max_pool_vjp(out, places, x.shape, 2)
-    out = pool.avg_pool(x, one, (16, 16), one, (0, 0), 1)
-    pool.avg_pool_vjp(out, (16, 16), one, one, (0, 0), 1)
+    size, zero = x.shape[2:], (0, 0)
+    best, places = pooling.max_pool(x, one, size, one, zero, one)
+    pooling.pool_scatter(best, places, size)
+    mean_pooling.avg_spread(mean_pooling.avg_pool(x, one, size, one, zero, 1), size, one, one, zero, 1)
 
 
 def _call_many_channels(x: np.ndarray) -> None:
