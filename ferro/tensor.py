@@ -52,6 +52,26 @@ class Tensor(AutogradMethods, ConversionMethods, LayoutMethods, OperationMethods
 
         return overrides.by_default(cls, func, types, args, kwargs)
 
+    def _complex_half(self, requires_grad: bool = False) -> Any:
+        """The tensor as one of complex32."""
+        from ferro.complex_half import rounded  # (a subclass makes all functions ask: not before it is needed)
+
+        return rounded(self).requires_grad_(requires_grad)
+
+    @staticmethod
+    def _of_rows(rows: Any) -> Any:
+        """The sparse tensor of Rows, as which the gradient of a table comes."""
+        from ferro.sparse.making import of_rows
+
+        return of_rows(rows)
+
+    @staticmethod
+    def _without_values(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool) -> Any:
+        """zeros() and empty() of a sparse layout."""
+        from ferro.sparse.making import without_values
+
+        return without_values(name, shape, dtype, layout, requires_grad)
+
     def as_subclass(self, cls: type) -> Any:
         """The tensor as an object of a subclass of Tensor: it shares memory and history, and is a view."""
         if not (isinstance(cls, type) and issubclass(cls, Tensor)):
@@ -216,14 +236,3 @@ for _mixin in (AutogradMethods, ConversionMethods):
             _method.__module__, _method.__qualname__ = __name__, f"Tensor.{_method.__name__}"
 
 bind(Tensor)
-
-
-def _complex_half(x: Any, requires_grad: bool = False) -> Any:
-    from ferro.complex_half import (
-        rounded,  # (a subclass makes all functions ask their arguments: not before it is needed)
-    )
-
-    return rounded(x).requires_grad_(requires_grad)
-
-
-backend.complex_half = _complex_half

@@ -142,7 +142,7 @@ def grad(
     """
     inputs = _listed(inputs)
     roots, wanted = _sequence(outputs), _inputs(inputs, "grad")
-    if backend.sparse_tensor is not None and any(isinstance(t, backend.sparse_tensor) for t in wanted):
+    if any(len(t._recording()) > 1 for t in wanted):
         return _by_sparse(
             roots, wanted, grad_outputs, retain_graph, create_graph, allow_unused, is_grads_batched, materialize_grads
         )
@@ -214,7 +214,7 @@ def _found_for(
         elif isinstance(g, TensorBase):
             result.append(g)
         else:
-            g = backend.sparse_of(g) if type(g) is Rows else wrap(accumulate.own(g))
+            g = backend.tensor_class._of_rows(g) if type(g) is Rows else wrap(accumulate.own(g))
             g._meta = mark
             result.append(g)
     return tuple(result)
@@ -222,9 +222,7 @@ def _found_for(
 
 def _parts(wanted: list) -> list:
     """The tensors, in place of each sparse one the two that gradients are recorded for."""
-    if backend.sparse_tensor is None:
-        return wanted
-    return [p for t in wanted for p in ((t.kept, t.everywhere()) if isinstance(t, backend.sparse_tensor) else (t,))]
+    return [p for t in wanted for p in t._recording()]
 
 
 def _by_sparse(
@@ -242,7 +240,7 @@ def _by_sparse(
         raise NotImplementedError(
             "grad: is_grads_batched is not supported for sparse inputs; differentiate by their values"
         )
-    sparse = [isinstance(t, backend.sparse_tensor) for t in wanted]
+    sparse = [len(t._recording()) > 1 for t in wanted]
     for i, t in enumerate(wanted):
         if not t.requires_grad:
             raise RuntimeError(f"grad: One of the differentiated Tensors does not require grad (inputs[{i}])")

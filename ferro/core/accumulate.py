@@ -155,7 +155,7 @@ def _accumulate_sparse(leaf: Any, meta: Any, gx: Any) -> None:
     with LEAF_LOCKS[number]:
         try:
             held.add(number)
-            fresh = backend.sparse_of(gx) if type(gx) is Rows else gx
+            fresh = backend.tensor_class._of_rows(gx) if type(gx) is Rows else gx
             meta.grad = fresh if meta.grad is None else meta.grad + fresh
         finally:
             held.discard(number)

@@ -19,6 +19,7 @@ from ferro.core.arguments import unlike
 from ferro.core.backend import DEVICES, HOST, xp_of
 from ferro.core.base import LEAF, TensorBase, is_inference, mark_inference, not_a_tensor, watch_result, wrap
 from ferro.core.casting import cast_inputs
+from ferro.core.forward_mode import apply_dual
 from ferro.core.history import history
 from ferro.core.mode import ACTIVE, MODE, Mode, current
 from ferro.core.node import MultiNode, OutputRef, node_meta
@@ -303,7 +304,7 @@ def _special(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     if mode.cast is not None:
         xs = cast_inputs(op, xs, mode.cast)
     if mode.level and any(x is not None and x._meta is not None for x in xs):
-        return backend.forward_mode(op, xs, params, mode)
+        return apply_dual(op, xs, params, mode, _special)
     if mode.observers:
         return mode.observers[-1].forward(op, xs, params, mode)
     recording = mode.grad and not mode.inference

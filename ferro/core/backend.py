@@ -29,16 +29,12 @@ HOST = np.ndarray
 _MODULES: dict[type, Any] = {}
 DEVICES: list[type] = []  # the types whose arrays lie on devices of their own
 
-# Registered by ferro.tensor and ferro.functional, which lie above the core; `apply` by core.apply (it needs base.py).
+# What lies above those who use it, and enters itself: the class Tensor (ferro.tensor), the functions of tensors
+# (ferro.functional), the recorder (core/apply.py), and the function that Tensor.backward is (autograd/backward.py).
 tensor_class: Any = None
 functional: Any = None
 apply: Any = None
 backward: Any = None
-forward_mode: Any = None
-sparse_of: Any = None  # the sparse tensor of Rows
-complex_half: Any = None  # a tensor as one of complex32
-sparse_tensor: Any = None  # the class of sparse tensors, once there may be any
-sparse_empty: Any = None  # zeros() and empty() of a sparse layout
 
 
 def register(array_type: type, module: Any) -> None:

@@ -165,6 +165,10 @@ class TensorBase:
     _counter: Version | None
     _meta: Meta | None
 
+    def _recording(self) -> tuple:
+        """The tensors that are recorded for it: itself; of a sparse one two (see sparse/tensor.py)."""
+        return (self,)
+
 
 @accelerated
 def wrap(data: Any, node: Any = None, cls: Any = None) -> Any:

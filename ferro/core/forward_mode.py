@@ -7,6 +7,7 @@ that still carry the lower levels, so levels nest without confusion.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from ferro.core import backend, engine
 from ferro.core import mode as _mode
 from ferro.core.accumulate import conform
-from ferro.core.apply import _special
 from ferro.core.backend import HOST
 from ferro.core.base import LEAF, meta_of, version_of, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
@@ -68,12 +68,12 @@ def _outside(mode: Any) -> Any:
     )
 
 
-def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
-    """Applies an operation to tensors of which some carry tangents."""
+def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any, run: Callable) -> Any:
+    """Applies an operation to tensors of which some carry tangents; `run` applies one under a mode to those that carry none here."""
     carried = [tangents_of(x) for x in xs]
     levels = {k for c in carried for k in c}
     if not levels:
-        return _special(op, xs, params, _outside(mode))
+        return run(op, xs, params, _outside(mode))
     level = max(levels)
     if op.view:
         version_of(xs[0])  # which the view shares, whatever stands for its base below
@@ -82,7 +82,7 @@ def apply_dual(op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
     result = (
         backend.apply(op, primals if len(levels) > 1 else xs, params)
         if len(levels) > 1
-        else _special(op, xs, params, _outside(mode))
+        else run(op, xs, params, _outside(mode))
     )
     outs = result if op.multi else (result,)
     if op.view and primals[0] is not xs[0]:
@@ -270,6 +270,3 @@ def _pull(op: Op, primals: tuple, moving: list, params: tuple, outs: tuple, g: A
         formula = op.formulas[op.inputs[i]]
         result.append(formula(xp, g, *_named(op, formula, 2, primals, params, outs, ())))
     return result
-
-
-backend.forward_mode = apply_dual

@@ -88,7 +88,7 @@ def hook_result(run: Run, result: Any, count: int, who: str) -> list:
 
 def as_tensor(run: Run, g: Any) -> Any:
     """A gradient as a hook sees it."""
-    return g if run.record or g is None else backend.sparse_of(g) if type(g) is Rows else wrap(g)
+    return g if run.record or g is None else backend.tensor_class._of_rows(g) if type(g) is Rows else wrap(g)
 
 
 def call_hooks(run: Run, hooks: dict, g: Any, where: str) -> Any:

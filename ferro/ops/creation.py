@@ -99,7 +99,7 @@ def _filled(
     name: str, shape: tuple, value: Any, dtype: Any, requires_grad: bool, device: Any = None, out: Any = None
 ) -> Any:
     if dtype is dtypes.complex32:
-        return backend.complex_half(_filled(name, shape, value, dtypes.complex64, False, device, out), requires_grad)
+        return _filled(name, shape, value, dtypes.complex64, False, device, out)._complex_half(requires_grad)
     shape = sizes(name, shape)
     d = chosen_dtype(dtype, out, dtypes.default().np)
     try:
@@ -117,7 +117,7 @@ def _filled(
 def _sparse(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool, out: Any) -> Any:
     if out is not None:
         raise RuntimeError(f"{name}: out= is a dense tensor, which does not have the layout {layout}")
-    return backend.sparse_empty(name, sizes(name, shape), dtype, layout, requires_grad)
+    return backend.tensor_class._without_values(name, sizes(name, shape), dtype, layout, requires_grad)
 
 
 def zeros(
@@ -243,7 +243,7 @@ def full(
     if not isinstance(value, (bool, int, float, complex)):
         raise TypeError(f"full(): argument 'fill_value' (position 2) must be Number, not {type(value).__name__}")
     if dtype is dtypes.complex32:
-        return backend.complex_half(full(size, value, out=out, dtype=dtypes.complex64, device=device), requires_grad)
+        return full(size, value, out=out, dtype=dtypes.complex64, device=device)._complex_half(requires_grad)
     d = chosen_dtype(dtype, out, dtypes.scalar_dtype(value))
     dtypes.check_number("full", value, d)
     if isinstance(value, complex) and d.kind in "iuf":

@@ -208,7 +208,7 @@ def tensor(
     if data is NOTHING:
         raise TypeError('tensor() missing 1 required positional arguments: "data"')
     if dtype is dtypes.complex32:
-        return backend.complex_half(tensor(data, dtype=dtypes.complex64, device=device), requires_grad)
+        return tensor(data, dtype=dtypes.complex64, device=device)._complex_half(requires_grad)
     if isinstance(data, TensorBase):
         _advise_clone("torch.tensor(sourceTensor)")
     a = to_array("tensor", data, dtype)

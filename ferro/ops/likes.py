@@ -57,7 +57,9 @@ def zeros_like(
         tensor([0, 0])
     """
     if layout not in (None, strided):
-        return backend.sparse_empty("zeros_like", input.shape, dtype or input.dtype, layout, requires_grad)
+        return backend.tensor_class._without_values(
+            "zeros_like", input.shape, dtype or input.dtype, layout, requires_grad
+        )
     d = input._data.dtype if dtype is None else to_numpy(dtype)
     like = input._data if device is None else backend.moved(input._data, known(device))
     t = _constant("zeros_like", np.zeros, like, like.shape, d, requires_grad)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import as_array, plain
-from ferro.core import backend, dtypes
+from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
@@ -38,9 +38,7 @@ def _drawn(
     name: str, kind: str, size: tuple, generator: Any, out: Any, dtype: Any, requires_grad: bool, device: Any
 ) -> Any:
     if dtype is dtypes.complex32:
-        return backend.complex_half(
-            _drawn(name, kind, size, generator, out, dtypes.complex64, False, device), requires_grad
-        )
+        return _drawn(name, kind, size, generator, out, dtypes.complex64, False, device)._complex_half(requires_grad)
     shape, d = sizes(name, size), chosen_dtype(dtype, out, dtypes.default().np)
     check_continuous(kind, d)
     numbers = stream_of(generator)

@@ -109,7 +109,7 @@ def to(
     if _device.DEVICE_BACKENDS and to is not None and to.type != (at := backend.device_of(self._data)).type:
         self, copy = apply(TO_DEVICE, (self,), (to, at)), False
     if dtype is dtypes.complex32:
-        return backend.complex_half(self)
+        return self._complex_half()
     wanted = self._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     if wanted is self._data.dtype:
         return clone(self, memory_format=memory_format) if copy else _formatted(self, memory_format)

@@ -361,18 +361,3 @@ def spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any = None) -> Any
     from ferro.sparse.making import diagonals as make
 
     return make(diagonals, offsets, shape, layout)
-
-
-def _of_rows(rows: Any) -> Any:
-    from ferro.sparse.making import of_rows
-
-    return of_rows(rows)
-
-
-def _without_values(*args: Any) -> Any:
-    from ferro.sparse.making import without_values
-
-    return without_values(*args)
-
-
-backend.sparse_of, backend.sparse_empty = _of_rows, _without_values

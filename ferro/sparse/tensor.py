@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ferro.core import backend
 from ferro.core.base import TensorBase, wrap
 from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
@@ -105,6 +104,9 @@ class SparseTensor(Tensor):
     def grad(self, value: Any) -> None:
         self.kept.grad = self.everywhere().grad = None
         self.held = value
+
+    def _recording(self) -> tuple:
+        return self.kept, self.everywhere()
 
     def gradient(self, given: Any, constant: Any) -> Any:
         """The gradient of the tensor, of that of its kept values and of `everywhere` (None: sparse)."""
@@ -423,9 +425,6 @@ class SparseTensor(Tensor):
     def numpy(self, *, force: bool = False) -> Any:
         """Refused."""
         raise TypeError(f"can't convert {title(self.kind)} layout tensor to numpy. Use Tensor.to_dense() first.")
-
-
-backend.sparse_tensor = SparseTensor
 
 
 def _again(place: Any, kept: Any, extent: tuple, unique: bool, layout: Any, requires_grad: bool) -> SparseTensor:
