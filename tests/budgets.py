@@ -67,7 +67,6 @@ LONG_FUNCTIONS = {
     "native/jit_recorder.py:_many": 57,
     "native/jit_recorder.py:joined": 44,
     "native/jit_recorder_views.py:_view_of": 42,
-    "native/jit_work_queue.py:_spread": 41,
     "nn/modules/_state.py:_load_own": 42,
     "nn/modules/adaptive.py:AdaptiveLogSoftmaxWithLoss.__init__": 41,
     "nn/modules/attention.py:MultiheadAttention.__init__": 48,

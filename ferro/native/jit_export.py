@@ -1,8 +1,9 @@
-"""Machine code of kernels in the form that loader.py loads: with an entry for Python's calls, and nothing of Numba.
+"""Machine code of kernels in the form that loader.py loads: with entries for Python's calls, and nothing of Numba.
 
-The entry looks whether the arguments are those that the kernel was compiled for (else it returns NotImplemented), reads
+An entry looks whether the arguments are those that the kernel was compiled for (else it returns NotImplemented), reads
 them out of Python's objects, lets go of the interpreter's lock, and calls the kernel. It neither copies nor counts
-references: whoever calls holds the arguments.
+references: whoever calls holds the arguments. A second entry, "rows", calls the same code for chunks of rows that the
+workers share, see jit_work_queue.py: it has six numbers in front of the kernel's arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import make_array, populate_array
 
 from ferro.native.jit_fields import READABLE, field_offset
-from ferro.native.loader import SUPPORTED, pack
+from ferro.native.jit_work_queue import parallel_version, parts, spread_rows
+from ferro.native.loader import LEADING, ROWS, SUPPORTED, pack
 
 ENTRY = "ferro_entry"
 
@@ -75,16 +77,16 @@ def _from_dtype(code: str) -> Any:
 
 
 class _Entry:
-    """The function that Python calls, while it is written."""
+    """A function that Python calls, while it is written."""
 
-    def __init__(self, context: Any, module: Any, kernel: Any):
+    def __init__(self, context: Any, module: Any, kernel: Any, in_rows: bool):
         self.context, self.module = context, module
-        function = ir.Function(module, entry_type, ENTRY)
+        function = ir.Function(module, entry_type, ENTRY + (ROWS if in_rows else ""))
         self.builder = ir.IRBuilder(function.append_basic_block("entry"))
         self.refuse = function.append_basic_block("refuse")
         _, arguments, count = function.args
         b = self.builder
-        kinds = kernel.signature.args
+        kinds = (types.int64,) * (LEADING if in_rows else 0) + tuple(kernel.signature.args)
         self._unless(b.icmp_signed("==", count, _int64(len(kinds))))
         objects = [b.load(b.gep(arguments, [_int64(k)])) for k in range(len(kinds))]
         for kind, value in zip(kinds, objects, strict=True):
@@ -93,15 +95,19 @@ class _Entry:
         with b.if_then(cgutils.is_not_null(b, self._call("PyErr_Occurred", _pointer)), likely=False):
             b.ret(_pointer(None))
         state = self._call("PyEval_SaveThread", _pointer)
-        callee = context.declare_function(module, kernel.fndesc)
-        status, result = context.call_conv.call_function(
-            b, callee, kernel.signature.return_type, kinds, values, attrs=("noinline",)
-        )
+        if in_rows:
+            returned: Any = types.int64
+            result, failed = spread_rows(context, b, kernel, values[:LEADING], values[LEADING:])
+        else:
+            returned = kernel.signature.return_type
+            callee = context.declare_function(module, kernel.fndesc)
+            status, result = context.call_conv.call_function(b, callee, returned, kinds, values, attrs=("noinline",))
+            failed = status.is_error
         self._call("PyEval_RestoreThread", ir.VoidType(), state)
-        with b.if_then(status.is_error, likely=False):
+        with b.if_then(failed, likely=False):
             # Memory is all that a kernel can lack.
             b.ret(self._call("PyErr_NoMemory", _pointer))
-        b.ret(self._boxed(kernel.signature.return_type, result))
+        b.ret(self._boxed(returned, result))
         b.position_at_end(self.refuse)
         b.ret(self._new_reference("_Py_NotImplementedStruct"))
 
@@ -232,9 +238,15 @@ def export(dispatcher: Any, signature: str) -> bytes:
     kinds = parse(signature)
     dispatcher.compile(kinds)
     if not SUPPORTED:
+        parallel_version(dispatcher).compile((types.int64,) * LEADING + kinds)
         return b""
     kernel = dispatcher.overloads[kinds]
-    return assembled(dispatcher.targetctx, [kernel], lambda context, module: _Entry(context, module, kernel))
+
+    def write_entries(context: Any, module: Any) -> None:
+        for in_rows in (False, True):
+            _Entry(context, module, kernel, in_rows)
+
+    return assembled(dispatcher.targetctx, parts(kernel), write_entries)
 
 
 def assembled(context: Any, compiled: list[Any], write_entries: Callable[[Any, Any], object]) -> bytes:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import llvmlite.binding
@@ -230,52 +231,72 @@ def serve(queue, me, patience):
 # --- from a kernel to chunks -----------------------------------------------------------------------------------------
 
 
-def _spread(
-    make_arguments: Callable[..., list],
-    context: Any,
-    builder: Any,
-    compiled: Any,
-    signature: Any,
-    queue: Any,
-    limit: Any,
-    chunks: Any,
-    values: list,
-) -> Any:
-    """Emit a call of `_lead`, and the body it is given: a compiled function, its arguments made from chunk and values.
+def spread_rows(context: Any, builder: Any, kernel: Any, numbers: list[Any], values: list[Any]) -> tuple[Any, Any]:
+    """Emit a call of a compiled kernel for every chunk; `numbers` and what a chunk gets of the values: see `over_rows`.
 
-    What the body needs lies in the caller's frame: whether a call has failed, whether one has returned False, the number
-    of chunks, and the values. Gives how many threads are asleep, or -1 if a call has returned False.
+    What the chunks need lies in the caller's frame: whether a call has failed, whether one has returned False, and the
+    values. Gives how many threads are asleep, or -1 if a call has returned False, and whether one has failed.
     """
     one = ir.IntType(1)
-    record = ir.LiteralStructType([one, one, _int, *[value.type for value in values]])
-    body = ir.Function(builder.module, _body_type, builder.module.get_unique_name("chunk"))
-    body.linkage = "internal"
-    inside = ir.IRBuilder(body.append_basic_block("entry"))
-    place = inside.bitcast(body.args[0], record.as_pointer())
-    found = [inside.load(cgutils.gep_inbounds(inside, place, 0, k)) for k in range(2, len(record.elements))]
-    arguments = make_arguments(context, inside, body.args[1], *found)
-    status, result = context.call_internal_no_propagate(inside, compiled.fndesc, signature, arguments)
-    with inside.if_then(status.is_error, likely=False):
-        inside.store(one(1), cgutils.gep_inbounds(inside, place, 0, 0))
-    if signature.return_type == types.boolean:
-        with inside.if_then(inside.not_(result), likely=False):
-            inside.store(one(1), cgutils.gep_inbounds(inside, place, 0, 1))
-    inside.ret_void()
-
+    queue, limit, *rest = numbers
+    record = ir.LiteralStructType([one, one, *[value.type for value in (*rest, *values)]])
     frame = cgutils.alloca_once(builder, record)
-    for k, value in enumerate([one(0), one(0), chunks, *values]):
+    for k, value in enumerate([one(0), one(0), *rest, *values]):
         builder.store(value, cgutils.gep_inbounds(builder, frame, 0, k))
+    body = _body(context, builder.module, kernel, record)
     lead = _lead_compiled()
-    asleep = context.call_internal(
-        builder,
-        lead.fndesc,
-        lead.signature,
-        [queue, limit, chunks, builder.ptrtoint(body, _int), builder.ptrtoint(frame, _int)],
-    )
+    given = [queue, limit, rest[0], builder.ptrtoint(body, _int), builder.ptrtoint(frame, _int)]
+    _, asleep = context.call_internal_no_propagate(builder, lead.fndesc, lead.signature, given)
     failed, declined = [builder.load(cgutils.gep_inbounds(builder, frame, 0, k)) for k in (0, 1)]
-    with builder.if_then(failed, likely=False):
-        context.call_conv.return_user_exc(builder, MemoryError, ("a chunk of a kernel has failed",))
-    return builder.select(declined, _int(-1), asleep)
+    return builder.select(declined, _int(-1), asleep), failed
+
+
+def _body(context: Any, module: Any, kernel: Any, record: Any) -> Any:
+    """The function that `_lead` has called: the kernel for a chunk, of what stands in a record."""
+    body = ir.Function(module, _body_type, module.get_unique_name("chunk"))
+    body.linkage = "internal"
+    builder = ir.IRBuilder(body.append_basic_block("entry"))
+    place = builder.bitcast(body.args[0], record.as_pointer())
+    found = [builder.load(cgutils.gep_inbounds(builder, place, 0, k)) for k in range(2, len(record.elements))]
+    signature = kernel.signature
+    arguments = _cut(context, builder, signature.args, body.args[1], *found)
+    status, result = context.call_internal_no_propagate(builder, kernel.fndesc, signature, arguments)
+    one = ir.IntType(1)
+    with builder.if_then(status.is_error, likely=False):
+        builder.store(one(1), cgutils.gep_inbounds(builder, place, 0, 0))
+    if signature.return_type == types.boolean:
+        with builder.if_then(builder.not_(result), likely=False):
+            builder.store(one(1), cgutils.gep_inbounds(builder, place, 0, 1))
+    builder.ret_void()
+    return body
+
+
+def _cut(
+    context: Any, builder: Any, kinds: Any, chunk: Any, chunks: Any, length: Any, whole: Any, span: Any, *values: Any
+) -> list:
+    """What a chunk gets of the values."""
+
+    def bounds(rows: Any) -> list:
+        found = []
+        for number in (chunk, builder.add(chunk, _int(1))):
+            bound = builder.udiv(builder.mul(rows, number), chunks)
+            even = builder.and_(builder.add(bound, _int(EVEN - 1)), _int(-EVEN))
+            even = builder.select(builder.icmp_unsigned("<", even, rows), even, rows)
+            many = builder.icmp_unsigned(">=", length, _int(MANY))
+            found.append(builder.select(many, even, bound))
+        return found
+
+    arguments = []
+    for k, (kind, value) in enumerate(zip(kinds, values, strict=True)):
+        if isinstance(kind, types.Array):
+            is_whole = builder.trunc(builder.lshr(whole, _int(k)), ir.IntType(1))
+            value = builder.select(is_whole, value, _rows(context, builder, kind, value, bounds))
+        elif kind == _i64:
+            for offset, bound in enumerate(bounds(length)):
+                here = builder.icmp_signed("==", builder.add(span, _int(offset)), _int(k))
+                value = builder.select(here, bound, value)
+        arguments.append(value)
+    return arguments
 
 
 def _lead_compiled() -> Any:
@@ -284,11 +305,9 @@ def _lead_compiled() -> Any:
     return _lead.overloads[signature.args]
 
 
-def _compiled(context: Any, function: Any, signature: Any) -> Any:
-    """The machine code of a kernel for a signature, linked into the one that is being made."""
-    compiled = function.dispatcher.get_compile_result(signature)
-    context.add_linking_libs([compiled.library, _lead_compiled().library])
-    return compiled
+def parts(kernel: Any) -> list[Any]:
+    """What `spread_rows` calls, compiled."""
+    return [kernel, _lead_compiled()]
 
 
 @intrinsic
@@ -300,36 +319,14 @@ def over_rows(typing, function, queue, limit, chunks, length, whole, span, value
     """
     signature = function.get_call_type(typing, values.types, {})
 
-    def cut(
-        context: Any, builder: Any, chunk: Any, chunks: Any, length: Any, whole: Any, span: Any, *items: Any
-    ) -> list:
-        def bounds(rows: Any) -> list:
-            found = []
-            for number in (chunk, builder.add(chunk, _int(1))):
-                bound = builder.udiv(builder.mul(rows, number), chunks)
-                even = builder.and_(builder.add(bound, _int(EVEN - 1)), _int(-EVEN))
-                even = builder.select(builder.icmp_unsigned("<", even, rows), even, rows)
-                many = builder.icmp_unsigned(">=", length, _int(MANY))
-                found.append(builder.select(many, even, bound))
-            return found
-
-        arguments = []
-        for k, (kind, value) in enumerate(zip(values.types, items, strict=True)):
-            if isinstance(kind, types.Array):
-                is_whole = builder.trunc(builder.lshr(whole, _int(k)), ir.IntType(1))
-                value = builder.select(is_whole, value, _rows(context, builder, kind, value, bounds))
-            elif kind == _i64:
-                for offset, bound in enumerate(bounds(length)):
-                    here = builder.icmp_signed("==", builder.add(span, _int(offset)), _int(k))
-                    value = builder.select(here, bound, value)
-            arguments.append(value)
-        return arguments
-
     def generate(context, builder, _signature, args):
-        compiled = _compiled(context, function, signature)
+        kernel = function.dispatcher.get_compile_result(signature)
+        context.add_linking_libs([part.library for part in parts(kernel)])
         items = [builder.extract_value(args[7], k) for k in range(len(values.types))]
-        _, queue, limit, chunks, length, whole, span, _ = args
-        return _spread(cut, context, builder, compiled, signature, queue, limit, chunks, [length, whole, span, *items])
+        found, failed = spread_rows(context, builder, kernel, list(args[1:7]), items)
+        with builder.if_then(failed, likely=False):
+            context.call_conv.return_user_exc(builder, MemoryError, ("a chunk of a kernel has failed",))
+        return found
 
     return _i64(function, *[_i64] * 6, values), generate
 
@@ -350,8 +347,9 @@ def _rows(context: Any, builder: Any, kind: Any, value: Any, bounds: Callable[[A
     return array._getvalue()
 
 
+@cache
 def parallel_version(function: Any) -> Any:
-    """The parallel version of a kernel, which is called with (queue, limit, chunks, length, whole, span, *arguments) and works in chunks of rows.
+    """The parallel version of a kernel as Numba knows it: called with (queue, limit, chunks, length, whole, span, *arguments).
 
     Numba keeps machine code by the file and the name of the function: the version is given its kernel's file.
     """

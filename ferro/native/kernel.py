@@ -1,4 +1,8 @@
-"""A kernel as its callers see it: a function of arrays and numbers that picks the machine code for its arguments."""
+"""A kernel as its callers see it: a function of arrays and numbers that picks the machine code for its arguments.
+
+Machine code has two entries, one for a call like that of the function it was written as, and "rows" for one in chunks of rows that
+the workers share: then six numbers stand in front of the arguments, see jit_work_queue.py. Each is a Kernel of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,19 @@ _lock = threading.RLock()
 
 
 class Kernel:
-    """Called like the function it stands for; with arguments that have no machine code yet, it asks `make` for it."""
+    """Called like the function it stands for; with arguments that have no machine code yet, it asks `make` for it.
 
-    __slots__ = ("compiler", "make", "name", "runs", "sources", "tags")
+    "name.rows" is the entry "rows" of the kernel of that name. Signatures and tags are of the arguments that both take.
+    """
 
-    def __init__(self, name: str, sources: tuple[str, ...], compiler: Callable[[], Any], make: Callable[..., None]):
+    __slots__ = ("compiler", "entry", "file", "make", "name", "runs", "sources", "tags")
+
+    def __init__(self, name: str, sources: tuple[str, ...], compiler: Callable[..., Any], make: Callable[..., None]):
         self.name, self.sources = name, sources
-        self.compiler = compiler  # gives what Numba knows the kernel as; the first call imports Numba
+        self.file, _, self.entry = name.partition(".")  # by which machine code is kept, and the entry in it
+        self.compiler = (
+            compiler  # gives what Numba knows the kernel as (True: its parallel version); this imports Numba
+        )
         self.make = make  # called with the kernel and a signature; afterwards the machine code is there
         self.runs: tuple[Callable[..., Any], ...] = ()
         self.tags: set[str] = set()  # the machine code that has been loaded
@@ -44,19 +54,23 @@ class Kernel:
 
     def _other(self, args: tuple[Any, ...]) -> Any:
         """The call with machine code that has to be found first."""
-        signature = describe(args)
+        signature = self.signature(args)
         if signature:
             if not self.load(tag_of(signature)):
                 self.make(self, signature)
             result = self.known(*args)
             if result is not NotImplemented:
                 return result
-        return self.compiler()(*args)
+        return self.compiler(bool(self.entry))(*args)
+
+    def signature(self, args: tuple[Any, ...]) -> str:
+        """What machine code for a call is kept by; empty for arguments that none is kept for."""
+        return describe(args[loader.LEADING :] if self.entry else args)
 
     def load(self, tag: str) -> bool:
         """Load machine code from disk, unless that was done. Whether it was there."""
         if tag not in self.tags:
-            packed = disk_cache.read(self.name, tag, self.sources)
+            packed = disk_cache.read(self.file, tag, self.sources)
             if packed is None:
                 return False
             try:
@@ -68,7 +82,7 @@ class Kernel:
     def load_all(self, dtype: np.dtype) -> bool:
         """Load what machine code there was at the start for arrays of a dtype. Whether there was any."""
         start = dtype.str[1:] + "-"
-        for tag in disk_cache.tags(self.name, self.sources):
+        for tag in disk_cache.tags(self.file, self.sources):
             if tag.startswith(start):
                 self.load(tag)
         return any(tag.startswith(start) for tag in self.tags)
@@ -80,9 +94,9 @@ class Kernel:
                 try:
                     if not packed:
                         raise LookupError("only Numba can run it")
-                    self.runs = (loader.load(self.name, packed), *self.runs)
+                    self.runs = (loader.Code(self.name, packed).function(self.name, self.entry), *self.runs)
                 except LookupError:
-                    self.runs = (*self.runs, self.compiler())
+                    self.runs = (*self.runs, self.compiler(bool(self.entry)))
                 self.tags.add(tag)
 
     def compile(self, signature: str) -> bool:
@@ -94,7 +108,7 @@ class Kernel:
             if tag in self.tags:
                 return True
             packed = jit_export.export(self.compiler(), signature)
-            kept = disk_cache.write(self.name, tag, self.sources, packed)
+            kept = disk_cache.write(self.file, tag, self.sources, packed)
             try:
                 self.add(tag, packed)
             except OSError:  # the system refuses memory to ferro: Numba has some already

@@ -28,6 +28,8 @@ from ferro.native.work_queue import SHARED
 
 _METH_FASTCALL = 0x80  # function(self, arguments, count), as Python's headers call it
 
+ROWS, LEADING = "rows", 6  # the entry for chunks of rows, and how many numbers it takes before the kernel's arguments
+
 _OFF = ("0", "off", "no", "false")
 
 
@@ -114,11 +116,6 @@ class Code:
         # None stands for NULL here: without a fallback the entry returns NotImplemented.
         make = _make_bare if fallback is None else _make
         return make(ctypes.addressof(method), fallback, None)
-
-
-def load(name: str, packed: bytes) -> Callable[..., Any]:
-    """The function of a kernel. Called with arguments it was not compiled for, it returns NotImplemented."""
-    return Code(name, packed).function(name)
 
 
 def _maker(kind: Any) -> Any:

@@ -161,8 +161,7 @@ def write(folder: Path, kernels: dict[tuple[str, str], tuple[tuple[str, ...], by
     index: dict[str, Any] = {"kernels": {}, "blocks": []}
     groups: dict[str, list[tuple[str, str]]] = {}
     for name, tag in sorted(kernels):
-        plain = name.partition(".")[0]
-        groups.setdefault(f"{plain} {tag}" if plain == "entries" else plain, []).append((name, tag))
+        groups.setdefault(f"{name} {tag}" if name == "entries" else name, []).append((name, tag))
     blocks = []
     for number, group in enumerate(groups.values()):
         block = b""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.native import disk_cache, isa, pages, registry
-from ferro.native.kernel import Kernel, describe, tag_of
+from ferro.native.kernel import Kernel, tag_of
 from ferro.native.notices import note
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ FUSED = frozenset(("sin", "cos", "sin_slope", "cos_slope"))
 @cache
 def get(name: str) -> Kernel:
     """The kernel of that name. Its machine code is made, or loaded from disk, when it is first called."""
-    return Kernel(name, registry.sources(name), partial(registry.compiler, name), wait_for)
+    plain = name.partition(".")[0]
+    return Kernel(name, registry.sources(plain), partial(registry.compiler, plain), wait_for)
 
 
 def ready(names: tuple[str, ...], dtype: np.dtype) -> bool:
@@ -122,7 +123,7 @@ def _start() -> CompilerProcess | None:
 
 def wait_for(kernel: Kernel, signature: str) -> None:
     """Have machine code made for a call that nothing else can answer."""
-    request = None if MODE == "wait" else _request(kernel.name, signature)
+    request = None if MODE == "wait" else _request(kernel.file, signature)
     if request is not None:
         request.wait()
     if request is None or not kernel.load(tag_of(signature)):
@@ -131,17 +132,17 @@ def wait_for(kernel: Kernel, signature: str) -> None:
 
 def ready_for(kernel: Kernel, args: tuple[Any, ...]) -> bool:
     """Whether a kernel answers for a call; what there is not is asked for."""
-    signature = "" if MODE == "off" else describe(args)
+    signature = "" if MODE == "off" else kernel.signature(args)
     if not signature or MODE == "wait":
         return bool(signature)
     chosen = _chosen.get((kernel.name, signature))
     if chosen is None:
         with _lock:
             tag = tag_of(signature)
-            found = tag in disk_cache.tags(kernel.name, kernel.sources) and kernel.load(tag)
+            found = tag in disk_cache.tags(kernel.file, kernel.sources) and kernel.load(tag)
             chosen = _chosen.setdefault((kernel.name, signature), found)
             if not chosen:
-                _request(kernel.name, signature)
+                _request(kernel.file, signature)
     return chosen
 
 

@@ -41,18 +41,13 @@ def modules() -> tuple[str, ...]:
 
 
 def sources(name: str) -> tuple[str, ...]:
-    """The modules that a kernel's machine code is made from, and behind a "=" the text of one that is printed.
-
-    "name.rows" is the parallel version of a kernel, which works in chunks of rows: see jit_work_queue.py.
-    """
-    plain, _, rows = name.partition(".")
-    return (_module(plain), *_text(plain), *((_QUEUE,) if rows else ()))
+    """The modules that a kernel's machine code is made from, and behind a "=" the text of one that is printed."""
+    return (_module(name), *_text(name))
 
 
 @cache
-def compiler(name: str) -> Any:
-    """The function that Numba makes of a kernel; this imports Numba."""
-    plain, _, rows = name.partition(".")
-    module = import_module(_module(plain))
-    function = getattr(module, plain) if plain in _module_of else module.printed(plain)
-    return import_module(_QUEUE).parallel_version(function) if rows else function
+def compiler(name: str, in_rows: bool = False) -> Any:
+    """The function that Numba makes of a kernel, or of its parallel version; this imports Numba."""
+    module = import_module(_module(name))
+    function = getattr(module, name) if name in _module_of else module.printed(name)
+    return import_module(_QUEUE).parallel_version(function) if in_rows else function

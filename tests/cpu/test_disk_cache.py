@@ -273,7 +273,7 @@ def test_beside_the_sources_old_code_goes_when_the_kernel_is_compiled_again(besi
     stay = [
         put(beside, f"cube-f4-0.{ANOTHER}.{OLD}.kernel"),
         put(beside, f"cube-f4-1.{of_old_sources()}"),
-        put(beside, f"cube.rows-f4-0.{of_old_sources()}"),
+        put(beside, f"cubes-f4-0.{of_old_sources()}"),
     ]
     assert disk_cache.write("cube", "f4-0", SOURCES, b"code")
     assert not stale.exists()

@@ -32,7 +32,7 @@ def code(*symbols):
 
 KERNELS = {
     ("cube", "f4-0"): (SOURCES, code("PyErr_Occurred", "ferro.layout", "type.array", "expf")),
-    ("cube.rows", "f4-1"): (SOURCES, code("PyErr_Occurred", "sched_yield")),
+    ("cube", "f4-1"): (SOURCES, code("PyErr_Occurred", "sched_yield")),
     ("max_pool", "f8-2"): (OTHERS, code("NRT_MemInfo_alloc_aligned")),
     ("walk", "f8-3"): (SOURCES, code("PyThreadState_Get")),  # not among those that are the same in every version
     ("entries", "f4"): (SOURCES, code("numpy.94")),

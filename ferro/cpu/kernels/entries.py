@@ -40,7 +40,7 @@ def entry_of(function: Elementwise, behind: Any) -> Any:
     """The function of Python behind the entries of an elementwise function."""
     name = function.__name__
     file = ELEMENTWISE[name] = EntryFile(
-        name, (*registry.sources(f"{name}.rows"), "ferro.native.jit_entries"), partial(_of_elementwise, function)
+        name, (*registry.sources(name), "ferro.native.jit_entries"), partial(_of_elementwise, function)
     )
     if file.code is None or (name in readiness.FUSED and not isa.has_fma()):
         return behind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from ferro.cpu.kernels.entries import ELEMENTWISE, FILES
 from ferro.elementwise import DECLARED
 from ferro.native import disk_cache, fingerprint, packaged, readiness, recorder, registry, threads
 from ferro.native.entries import NAME
-from ferro.native.kernel import Kernel, describe, tag_of
+from ferro.native.kernel import Kernel, tag_of
 from ferro.native.readiness import get
 
 for function in DECLARED.values():  # so that their entries are known
@@ -33,12 +32,7 @@ def signatures() -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
 
     def note(self: Kernel, *args: Any) -> bool:
-        found.setdefault(self.name, {})[describe(args)] = None
-        if sys._getframe(1).f_code.co_name in (
-            "run_rows",
-            "run_parts",
-        ):  # several threads would call the parallel version
-            found.setdefault(f"{self.name}.rows", {})[describe((*[0] * 6, *args))] = None
+        found.setdefault(self.file, {})[self.signature(args)] = None
         return True
 
     call, Kernel.__call__ = Kernel.__call__, note
