@@ -86,7 +86,7 @@ from ferro.native.jit_fields import (  # noqa: F401 (some are named in the texts
     the_workers,
     tuple_type,
 )
-from ferro.native.jit_work_queue import parallel_version
+from ferro.native.jit_work_queue import parts, spread_rows
 from ferro.native.loader import SUPPORTED, address
 from ferro.native.thresholds import CHUNK, ENTRY_ALONE, ENTRY_FULL, ENTRY_MOST, MOST_CHUNKS, SMALL
 from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS
@@ -201,6 +201,12 @@ _new_tuple = external("PyTuple_New", _i64, _i64)
 _compared = external("PyUnicode_CompareWithASCIIString", types.int32, _i64, _i64)
 
 
+def _from_python(builder: Any, name: str, kind: Any, *given: Any) -> Any:
+    """A call of a function of Python's C interface."""
+    declared = ir.FunctionType(kind, [a.type for a in given])
+    return builder.call(cgutils.get_or_insert_function(builder.module, declared, name), given)
+
+
 @intrinsic
 def freely(typing, function, free, values):
     """function(*values), meanwhile without the interpreter's lock if `free`."""
@@ -209,24 +215,38 @@ def freely(typing, function, free, values):
     def generate(context, builder, _signature, args):
         compiled = function.dispatcher.get_compile_result(signature)
         context.add_linking_libs([compiled.library])
-        module, pointer = builder.module, _int8.as_pointer()
-
-        def call(name: str, kind: Any, *given: Any) -> Any:
-            declared = ir.FunctionType(kind, [a.type for a in given])
-            return builder.call(cgutils.get_or_insert_function(module, declared, name), given)
-
+        pointer = _int8.as_pointer()
         state = cgutils.alloca_once_value(builder, pointer(None))
         with builder.if_then(args[1]):
-            builder.store(call("PyEval_SaveThread", pointer), state)
+            builder.store(_from_python(builder, "PyEval_SaveThread", pointer), state)
         items = [builder.extract_value(args[2], k) for k in range(len(values.types))]
         status, result = context.call_internal_no_propagate(builder, compiled.fndesc, signature, items)
         with builder.if_then(args[1]):
-            call("PyEval_RestoreThread", ir.VoidType(), builder.load(state))
+            _from_python(builder, "PyEval_RestoreThread", ir.VoidType(), builder.load(state))
         with builder.if_then(status.is_error, likely=False):
             context.call_conv.return_status_propagate(builder, status)
         return result
 
     return signature.return_type(function, types.boolean, values), generate
+
+
+@intrinsic
+def freely_in_rows(typing, function, numbers, values):
+    """over_rows(function, *numbers, values), meanwhile without the interpreter's lock."""
+    signature = function.get_call_type(typing, values.types, {})
+
+    def generate(context, builder, _signature, args):
+        kernel = function.dispatcher.get_compile_result(signature)
+        context.add_linking_libs([part.library for part in parts(kernel)])
+        leading, items = [cgutils.unpack_tuple(builder, arg) for arg in args[1:]]
+        state = _from_python(builder, "PyEval_SaveThread", _int8.as_pointer())
+        found, failed = spread_rows(context, builder, kernel, leading, items)
+        _from_python(builder, "PyEval_RestoreThread", ir.VoidType(), state)
+        with builder.if_then(failed, likely=False):
+            context.call_conv.return_user_exc(builder, MemoryError, ("a chunk of a kernel has failed",))
+        return found
+
+    return _i64(function, numbers, values), generate
 
 
 # --- what entries are made of -----------------------------------------------------------------------------------------
@@ -508,7 +528,6 @@ def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Any:
     It returns the address of the result, 0 for arguments that it is not made for, and -1 if there is no memory. `large`
     is the kernel for large arrays where the layout has dims.
     """
-    large = parallel_version(kernel) if large is None and "+" in layout else large
     kind = np.dtype(dtype)
     scope = dict(globals(), kernel=kernel, large=large, T=dtype, number=kind.num, width=kind.itemsize)
     exec(compile(source(layout), f"<entry {kernel.__name__}>", "exec"), scope)
@@ -693,9 +712,10 @@ def source(layout: str) -> str:
     lines.append(f"given = ({', '.join(given)},)")
     if "+" in flags:
         length = "size // columns" if in_rows else "size"
-        shared = f"queue(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(whole) or 0}, -2, *given"
-        more = "*given, queue(), count" if "dims" in arguments else shared
-        lines += [f"if size > MOST: {'fine' if '?' in flags else 'found'} = freely(large, True, ({more}))", "else:"]
+        numbers = f"queue(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(whole) or 0}, -2"
+        shared = f"found = freely_in_rows(kernel, ({numbers}), given)"
+        large = f"{'fine' if '?' in flags else 'found'} = freely(large, True, (*given, queue(), count))"
+        lines += [f"if size > MOST: {large if 'dims' in arguments else shared}", "else:"]
     lines.append(("    " if "+" in flags else "") + "fine = freely(kernel, size >= ALONE, given)")
     lines += let_go
     made = [f"r{k}" for k in range(len(results))]
