@@ -42,25 +42,14 @@ class Kernel:
             result = run(*args)
             if result is not NotImplemented:
                 return result
-        return self._other(args)
-
-    def known(self, *args: Any) -> Any:
-        """The call with machine code that is in use by now; NotImplemented where there is none for the arguments."""
-        for run in self.runs:
-            result = run(*args)
-            if result is not NotImplemented:
-                return result
-        return NotImplemented
-
-    def _other(self, args: tuple[Any, ...]) -> Any:
-        """The call with machine code that has to be found first."""
         signature = self.signature(args)
-        if signature:
+        if signature:  # its machine code has to be found first
             if not self.load(tag_of(signature)):
                 self.make(self, signature)
-            result = self.known(*args)
-            if result is not NotImplemented:
-                return result
+            for run in self.runs:
+                result = run(*args)
+                if result is not NotImplemented:
+                    return result
         return self.compiler(bool(self.entry))(*args)
 
     def signature(self, args: tuple[Any, ...]) -> str:

@@ -118,9 +118,7 @@ def run_rows(name: str, chunks: int, length: int, args: tuple, whole: int = 0, s
     What a row becomes must not depend on the others. False if the kernel has returned False anywhere.
     """
     if chunks > 1 and threads.budget > 1 and (count := helpers()):
-        done = _in_parallel(name, count, chunks, length, args, whole, span)
-        if done is not NotImplemented:
-            return done
+        return share(get(f"{name}.rows"), count, chunks, length, args, whole, span)
     return get(name)(*args) is not False
 
 
@@ -129,11 +127,8 @@ def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
 
     Each array is cut into so many parts of its own length.
     """
-    if (
-        parts > 1
-        and (count := helpers())
-        and _in_parallel(name, count, parts, 0, args, whole, -2) is not NotImplemented
-    ):
+    if parts > 1 and (count := helpers()):
+        share(get(f"{name}.rows"), count, parts, 0, args, whole, -2)
         return
     for part in range(parts):
         get(name)(
@@ -146,22 +141,12 @@ def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
         )
 
 
-def _in_parallel(name: str, count: int, *args: Any) -> Any:
-    """`share` with the parallel version of that kernel; NotImplemented while it is being made for these arguments."""
-    parallel = get(name + ".rows")
-    done = share(parallel.known, count, *args)
-    if done is NotImplemented and readiness.ready_for(parallel, (*[0] * 6, *args[2])):
-        done = share(parallel, count, *args)
-    return done
-
-
-def share(parallel: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> Any:
-    """`run_rows` with a kernel's parallel version and so many helpers; NotImplemented if that is what it says."""
+def share(parallel: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> bool:
+    """`run_rows` with a kernel's entry for rows and so many helpers."""
     pool = _made or _workers()
     if pool.numbers[pool.asleep] or len(pool.members) < count:
         pool.gather(count)
-    asleep = parallel(pool.queue, count if count < chunks else chunks - 1, chunks, length, whole, span, *args)
-    return asleep if asleep is NotImplemented else asleep >= 0
+    return parallel(pool.queue, count if count < chunks else chunks - 1, chunks, length, whole, span, *args) >= 0
 
 
 def fixed_parallel(name: str, example: Callable[[], tuple]) -> Any:
