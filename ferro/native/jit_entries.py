@@ -70,6 +70,7 @@ from ferro.native.jit_fields import (  # noqa: F401 (some are named in the texts
     external,
     flags_of,
     float_type,
+    from_python,
     int_type,
     items_of,
     load64,
@@ -86,7 +87,7 @@ from ferro.native.jit_fields import (  # noqa: F401 (some are named in the texts
     the_workers,
     tuple_type,
 )
-from ferro.native.jit_work_queue import parts, spread_rows
+from ferro.native.jit_work_queue import freely_in_rows  # noqa: F401 (the texts of entries name it)
 from ferro.native.loader import SUPPORTED, address
 from ferro.native.thresholds import CHUNK, ENTRY_ALONE, ENTRY_FULL, ENTRY_MOST, MOST_CHUNKS, SMALL
 from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS
@@ -201,12 +202,6 @@ _new_tuple = external("PyTuple_New", _i64, _i64)
 _compared = external("PyUnicode_CompareWithASCIIString", types.int32, _i64, _i64)
 
 
-def _from_python(builder: Any, name: str, kind: Any, *given: Any) -> Any:
-    """A call of a function of Python's C interface."""
-    declared = ir.FunctionType(kind, [a.type for a in given])
-    return builder.call(cgutils.get_or_insert_function(builder.module, declared, name), given)
-
-
 @intrinsic
 def freely(typing, function, free, values):
     """function(*values), meanwhile without the interpreter's lock if `free`."""
@@ -218,35 +213,16 @@ def freely(typing, function, free, values):
         pointer = _int8.as_pointer()
         state = cgutils.alloca_once_value(builder, pointer(None))
         with builder.if_then(args[1]):
-            builder.store(_from_python(builder, "PyEval_SaveThread", pointer), state)
+            builder.store(from_python(builder, "PyEval_SaveThread", pointer), state)
         items = [builder.extract_value(args[2], k) for k in range(len(values.types))]
         status, result = context.call_internal_no_propagate(builder, compiled.fndesc, signature, items)
         with builder.if_then(args[1]):
-            _from_python(builder, "PyEval_RestoreThread", ir.VoidType(), builder.load(state))
+            from_python(builder, "PyEval_RestoreThread", ir.VoidType(), builder.load(state))
         with builder.if_then(status.is_error, likely=False):
             context.call_conv.return_status_propagate(builder, status)
         return result
 
     return signature.return_type(function, types.boolean, values), generate
-
-
-@intrinsic
-def freely_in_rows(typing, function, numbers, values):
-    """over_rows(function, *numbers, values), meanwhile without the interpreter's lock."""
-    signature = function.get_call_type(typing, values.types, {})
-
-    def generate(context, builder, _signature, args):
-        kernel = function.dispatcher.get_compile_result(signature)
-        context.add_linking_libs([part.library for part in parts(kernel)])
-        leading, items = [cgutils.unpack_tuple(builder, arg) for arg in args[1:]]
-        state = _from_python(builder, "PyEval_SaveThread", _int8.as_pointer())
-        found, failed = spread_rows(context, builder, kernel, leading, items)
-        _from_python(builder, "PyEval_RestoreThread", ir.VoidType(), state)
-        with builder.if_then(failed, likely=False):
-            context.call_conv.return_user_exc(builder, MemoryError, ("a chunk of a kernel has failed",))
-        return found
-
-    return _i64(function, numbers, values), generate
 
 
 # --- what entries are made of -----------------------------------------------------------------------------------------
@@ -769,16 +745,12 @@ def _write_entry(context: Any, module: Any, name: str, compiled: Any) -> None:
     builder = ir.IRBuilder(entry.append_basic_block("entry"))
     null = fallback.type(None)
 
-    def call(function: str, *arguments: Any) -> Any:
-        kind = ir.FunctionType(fallback.type, [a.type for a in arguments])
-        return builder.call(cgutils.get_or_insert_function(module, kind, function), arguments)
-
     callee = context.declare_function(module, compiled.fndesc)
     given = [builder.ptrtoint(objects, _int64), count]
     status, result = context.call_conv.call_function(builder, callee, _i64, (_i64, _i64), given)
     with builder.if_then(status.is_error, likely=False):
-        builder.ret(call("PyErr_NoMemory"))
+        builder.ret(from_python(builder, "PyErr_NoMemory", fallback.type))
     with builder.if_then(builder.icmp_signed("==", result, _int64(0)), likely=False):
-        builder.ret(call("PyObject_Vectorcall", fallback, objects, count, null))
+        builder.ret(from_python(builder, "PyObject_Vectorcall", fallback.type, fallback, objects, count, null))
     failed = builder.icmp_signed("==", result, _int64(-1))
     builder.ret(builder.select(failed, null, builder.inttoptr(result, null.type)))

@@ -19,7 +19,7 @@ from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import make_array, populate_array
 
-from ferro.native.jit_fields import READABLE, field_offset
+from ferro.native.jit_fields import READABLE, field_offset, from_python
 from ferro.native.jit_work_queue import parallel_version, parts, spread_rows
 from ferro.native.loader import LEADING, ROWS, SUPPORTED, pack
 
@@ -112,9 +112,7 @@ class _Entry:
         b.ret(self._new_reference("_Py_NotImplementedStruct"))
 
     def _call(self, name: str, kind: Any, *arguments: Any) -> Any:
-        """A call of a function of Python's C interface."""
-        declared = ir.FunctionType(kind, [a.type for a in arguments])
-        return self.builder.call(cgutils.get_or_insert_function(self.module, declared, name), arguments)
+        return from_python(self.builder, name, kind, *arguments)
 
     def _object(self, name: str) -> Any:
         """The address of an object that the process has under that name."""

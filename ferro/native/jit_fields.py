@@ -144,3 +144,9 @@ def items_of(_typing, items):
         return builder.add(args[0], field_offset(builder, "tuple.items"))
 
     return _i64(_i64), generate
+
+
+def from_python(builder: Any, name: str, kind: Any, *arguments: Any) -> Any:
+    """Emit a call of a function of Python's C interface."""
+    declared = ir.FunctionType(kind, [a.type for a in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, declared, name), arguments)

@@ -24,6 +24,7 @@ from numba import extending, types
 from numba.core import cgutils
 
 from ferro.native.jit import device, kernel
+from ferro.native.jit_fields import from_python
 from ferro.native.work_queue import (
     ASLEEP,
     BODY,
@@ -329,6 +330,25 @@ def over_rows(typing, function, queue, limit, chunks, length, whole, span, value
         return found
 
     return _i64(function, *[_i64] * 6, values), generate
+
+
+@intrinsic
+def freely_in_rows(typing, function, numbers, values):
+    """over_rows(function, *numbers, values), meanwhile without the interpreter's lock."""
+    signature = function.get_call_type(typing, values.types, {})
+
+    def generate(context, builder, _signature, args):
+        kernel = function.dispatcher.get_compile_result(signature)
+        context.add_linking_libs([part.library for part in parts(kernel)])
+        leading, items = [cgutils.unpack_tuple(builder, arg) for arg in args[1:]]
+        state = from_python(builder, "PyEval_SaveThread", _pointer)
+        found, failed = spread_rows(context, builder, kernel, leading, items)
+        from_python(builder, "PyEval_RestoreThread", ir.VoidType(), state)
+        with builder.if_then(failed, likely=False):
+            context.call_conv.return_user_exc(builder, MemoryError, ("a chunk of a kernel has failed",))
+        return found
+
+    return _i64(function, numbers, values), generate
 
 
 def _rows(context: Any, builder: Any, kind: Any, value: Any, bounds: Callable[[Any], list]) -> Any:
