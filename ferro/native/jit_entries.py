@@ -672,8 +672,7 @@ def source(layout: str) -> str:
             lines.append(f"channels, places = length(a{k}, 1, 2), length(a{k}, 2, ndim_of(a{k}))")
     if "weight" in arguments:
         lines += [f"if n_a{k} != 0 and n_a{k} != columns: return 0" for k, a in enumerate(arguments) if a == "weight"]
-    if "rows" in arguments:
-        lines += [f"if length(a{k}, 0, 1) != size // columns: return 0" for k, a in enumerate(arguments) if a == "rows"]
+    lines += [f"if length(a{k}, 0, 1) != size // columns: return 0" for k, a in enumerate(arguments) if a == "rows"]
     if "+" in flags:
         lines += [f"if size > MOST and 1 < n_a{k} < size: return 0" for k, a in enumerate(arguments) if a == "~"]
         lines += ["count = helpers() if size > MOST else 0", "if count < 0: return -1"]
@@ -688,8 +687,8 @@ def source(layout: str) -> str:
     lines.append(f"given = ({', '.join(given)},)")
     if "+" in flags:
         length = "size // columns" if in_rows else "size"
-        numbers = f"queue(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(whole) or 0}, -2"
-        shared = f"found = freely_in_rows(kernel, ({numbers}), given)"
+        chunks = f"min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(whole) or 0}"
+        shared = f"found = freely_in_rows(kernel, (queue(), count, {chunks}, -2), given)"
         large = f"{'fine' if '?' in flags else 'found'} = freely(large, True, (*given, queue(), count))"
         lines += [f"if size > MOST: {large if 'dims' in arguments else shared}", "else:"]
     lines.append(("    " if "+" in flags else "") + "fine = freely(kernel, size >= ALONE, given)")

@@ -95,21 +95,27 @@ class _Entry:
         with b.if_then(cgutils.is_not_null(b, self._call("PyErr_Occurred", _pointer)), likely=False):
             b.ret(_pointer(None))
         state = self._call("PyEval_SaveThread", _pointer)
-        if in_rows:
-            returned: Any = types.int64
-            result, failed = spread_rows(context, b, kernel, values[:LEADING], values[LEADING:])
-        else:
-            returned = kernel.signature.return_type
-            callee = context.declare_function(module, kernel.fndesc)
-            status, result = context.call_conv.call_function(b, callee, returned, kinds, values, attrs=("noinline",))
-            failed = status.is_error
+        kind, result, failed = self._in_rows(kernel, values) if in_rows else self._at_once(kernel, values)
         self._call("PyEval_RestoreThread", ir.VoidType(), state)
         with b.if_then(failed, likely=False):
             # Memory is all that a kernel can lack.
             b.ret(self._call("PyErr_NoMemory", _pointer))
-        b.ret(self._boxed(returned, result))
+        b.ret(self._boxed(kind, result))
         b.position_at_end(self.refuse)
         b.ret(self._new_reference("_Py_NotImplementedStruct"))
+
+    def _at_once(self, kernel: Any, values: list) -> tuple[Any, Any, Any]:
+        """The kernel's result, its type, and whether the call has failed."""
+        kinds, kind = kernel.signature.args, kernel.signature.return_type
+        callee = self.context.declare_function(self.module, kernel.fndesc)
+        status, result = self.context.call_conv.call_function(
+            self.builder, callee, kind, kinds, values, attrs=("noinline",)
+        )
+        return kind, result, status.is_error
+
+    def _in_rows(self, kernel: Any, values: list) -> tuple[Any, Any, Any]:
+        result, failed = spread_rows(self.context, self.builder, kernel, values[:LEADING], values[LEADING:])
+        return types.int64, result, failed
 
     def _call(self, name: str, kind: Any, *arguments: Any) -> Any:
         return from_python(self.builder, name, kind, *arguments)
