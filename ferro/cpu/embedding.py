@@ -17,10 +17,6 @@ from ferro.cpu.sparse_rows import Rows
 __all__ = ["add_rows", "long_rows", "row_scale", "table_rows", "take_rows"]
 
 
-_UNSIGNED = {np.dtype(np.int64): np.dtype(np.uint64), np.dtype(np.int32): np.dtype(np.uint32)}
-_top: Any = np.maximum.reduce
-
-
 @entry
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
@@ -31,9 +27,7 @@ def take_rows(table: Any, indices: Any) -> Any:
         rows = None
     if rows is not None:
         return rows if line is indices else rows.reshape(*indices.shape, table.shape[1])
-    unsigned = _UNSIGNED.get(indices.dtype)
-    bits = indices if unsigned is None else indices.view(unsigned)  # read so, negative numbers are large ones
-    if indices.size and not _top(bits, None) < table.shape[0]:
+    if not gather_scatter.within(indices, table.shape[0]):
         wrong = indices[(indices < 0) | (indices >= table.shape[0])].flat[0]
         raise IndexError(
             f"embedding: index out of range: {wrong} (index out of range in self) for a table of {table.shape[0]} "

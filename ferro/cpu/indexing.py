@@ -23,17 +23,13 @@ __all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "ind
            "select_spread", "slice_get", "slice_place", "slice_put", "take"]  # fmt: skip
 
 ALL = slice(None)
-_INT64 = np.dtype(np.int64)
-_top: Any = np.maximum.reduce
 
 
 def is_within(index: Any, low: int, high: int) -> bool:
     """Whether all integers of an index lie in [low, high)."""
     if 0 in index.strides:  # expanded: to look at every number once is enough
         index = index[tuple([slice(None) if stride else slice(1) for stride in index.strides])]
-    if not low and index.dtype == _INT64 and _top(index.view(np.uint64), None) < high:
-        return True  # a negative number is huge without its sign
-    return int(index.min()) >= low and int(index.max()) < high
+    return int(index.min()) >= low and int(index.max()) < high if low else gather_scatter.within(index, high)
 
 
 # -- basic indexing ----------------------------------------------------------------------------------------------------

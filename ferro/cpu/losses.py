@@ -11,6 +11,7 @@ from ferro.cpu.array_function import array_function
 from ferro.cpu.blocks import HALF
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows, widened
 from ferro.cpu.kernels.entries import entry
+from ferro.cpu.kernels.gather_scatter import within
 from ferro.cpu.kernels.limits import FAR
 from ferro.cpu.namespace import cpu
 from ferro.cpu.softmax import softmax
@@ -22,7 +23,6 @@ __all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross
            "slope_of_difference"]  # fmt: skip
 
 
-_INT64, _UINT64 = np.dtype(np.int64), np.dtype(np.uint64)
 _top: Any = np.maximum.reduce
 
 
@@ -31,12 +31,8 @@ def _classes(target: Any, classes: int, ignore_index: float) -> tuple:
 
     IndexError for an index that is no class.
     """
-    if target.size == 0:
+    if not 0 <= ignore_index < classes and within(target, classes):
         return target, None
-    if not 0 <= ignore_index < classes:
-        bits = target.view(_UINT64) if target.dtype is _INT64 else target  # read so, negative numbers are large ones
-        if _top(bits, None) < classes:
-            return target, None
     valid = target != ignore_index
     wrong = valid & ((target < 0) | (target >= classes))
     if wrong.any():

@@ -1,4 +1,4 @@
-"""Kernels of indices, masks, windows, taps, order and alignments against the NumPy formulas behind them, from one table.
+"""Kernels of indices, masks, windows, taps, order, alignments and differences against the NumPy formulas behind them, from one table.
 
 A row of the table makes a call for about so many elements of a dtype; the sizes lie on both sides of the threshold. Results
 are the formula's, the same bits on two threads, also of arrays with gaps; and the table reaches every kernel of its modules.
@@ -13,15 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ferro
 from ferro import cpu
-from ferro.cpu import kernels
+from ferro.cpu import kernels, losses
+from ferro.cpu.kernels import common
 from ferro.cpu.kernels.common import SMALL
 from ferro.native import readiness, threads, workers
 from ferro.native.entries import fallback
+from ferro.nn import functional
 from tests.configuration import with_kernels
 
 MODULES = "jit_ctc jit_gather_scatter jit_grids jit_interpolation jit_masks jit_order jit_pool"
-SIZES = (120, SMALL + 904, 40_000)
+LOSSES = "loss_sum loss_add loss_each loss_vjp"
+SIZES = (120, SMALL + 904, 40_000)  # (losses take two numbers for each: more than one thread does at once)
 Call = tuple[Callable, tuple]
 CALLS: dict[str, Callable[[np.random.Generator, int, Any], Call]] = {}
 
@@ -193,6 +197,26 @@ def alignments(rng: np.random.Generator, n: int, dtype: Any) -> Call:
     return both, (y,)
 
 
+def difference(name: str, reduction: str, **options: float) -> Callable:
+    def make(rng: np.random.Generator, n: int, dtype: Any) -> Call:
+        def both(x: Any, y: Any) -> tuple:
+            a = ferro.from_numpy(x).requires_grad_()
+            loss = getattr(functional, name)(a, ferro.from_numpy(y), reduction=reduction, **options)
+            (slope,) = ferro.autograd.grad(loss, a, ferro.full_like(loss, 1.5))
+            return loss.detach().numpy(), slope.numpy()
+
+        return both, (numbers(rng, dtype, n, 2), numbers(rng, dtype, n, 2))
+
+    return make
+
+
+for _reduction in ("none", "mean", "sum"):
+    CALLS[f"squares_{_reduction}"] = difference("mse_loss", _reduction)
+    CALLS[f"absolutes_{_reduction}"] = difference("l1_loss", _reduction)
+    CALLS[f"huber_{_reduction}"] = difference("huber_loss", _reduction, delta=0.7)
+    CALLS[f"smooth_{_reduction}"] = difference("smooth_l1_loss", _reduction, beta=0.7)
+
+
 # --- what is asked of all of them -------------------------------------------------------------------------------------
 
 
@@ -208,10 +232,12 @@ def formulas() -> Iterator[None]:
     """NumPy answers for large arrays, too."""
     before = readiness.MODE, readiness._chosen
     readiness.MODE, readiness._chosen = "off", {}
+    common._at_hand.cache_clear()
     try:
         yield
     finally:
         readiness.MODE, readiness._chosen = before
+        common._at_hand.cache_clear()
 
 
 def together(found: Any) -> tuple:
@@ -260,10 +286,11 @@ def test_the_table_reaches_every_kernel(monkeypatch: pytest.MonkeyPatch, rng: np
         met.add(name)
         return readiness.get(name)
 
-    monkeypatch.setattr(workers, "get", get)
+    for module in (workers, losses):
+        monkeypatch.setattr(module, "get", get)
     threads.set_num_threads(1)
     for make in CALLS.values():
         function, given = make(rng, SIZES[-1], np.float32)
         function(*given)
     wanted = {name for module in MODULES.split() for name in kernels._MODULES[module].split()}
-    assert wanted <= met
+    assert wanted | set(LOSSES.split()) <= met

@@ -13,6 +13,7 @@ from ferro.native.thresholds import CHUNK
 from ferro.native.workers import helpers, run_parts, run_rows
 
 _PLACES = np.dtype(np.int64)
+_UNSIGNED = {_PLACES: np.dtype(np.uint64), np.dtype(np.int32): np.dtype(np.uint32)}
 WIDE, PARTS = (
     32,
     8,
@@ -31,11 +32,14 @@ def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
 
 
 def within(index: np.ndarray, size: int) -> bool:
-    """Whether all of an index of one dimension, of int64, are in [0, size)."""
+    """Whether all integers of an index are in [0, size)."""
     if index.size < INDEX_LIST:
-        places = index.tolist()
+        places = index.tolist() if index.ndim == 1 else index.reshape(-1).tolist()
         return not places or (min(places) >= 0 and max(places) < size)
-    return np.maximum.reduce(index.view(np.uint64)) < size  # a negative number is huge without its sign
+    unsigned = _UNSIGNED.get(index.dtype)
+    if unsigned is None:
+        return int(index.min()) >= 0 and int(index.max()) < size
+    return np.maximum.reduce(index.view(unsigned), None) < size  # a negative number is huge without its sign
 
 
 def line(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
