@@ -257,7 +257,7 @@ def near(found: Any, wanted: Any, dtype: Any) -> None:
     tolerance = 200 * float(np.finfo(dtype).eps)
     for a, b in zip(together(found), together(wanted), strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=1))
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0))
 
 
 @with_kernels
