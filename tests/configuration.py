@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ferro.cpu.kernels import tiles
 from ferro.native import isa, readiness, recorder
 from ferro.native.loader import SUPPORTED
 
@@ -14,7 +15,7 @@ with_machine_code = pytest.mark.skipif(not (SUPPORTED and KERNELS), reason="no m
 with_machine_recorder = pytest.mark.skipif(
     not (SUPPORTED and KERNELS and recorder.WANTED), reason="the tape is Python in this process"
 )
-with_avx512 = pytest.mark.skipif(
-    not (isa.has_avx512() and KERNELS), reason="the kernels are for processors with AVX-512"
+with_tiles = pytest.mark.skipif(
+    not (tiles.DTYPES and KERNELS), reason="the kernels are for processors with AVX2 and FMA, or AVX-512"
 )
 with_fma = pytest.mark.skipif(not isa.has_fma(), reason="without a fused multiplication NumPy answers")

@@ -38,9 +38,10 @@ EXCEPTIONS = {
     "native/packaged.py": {"_LONGEST"},
     # how the loops of one kernel are blocked
     "cpu/kernels/conv.py": {"IMAGE_PLACES"},
-    "cpu/kernels/gemm.py": {"_FEW"},
-    "cpu/kernels/jit_conv.py": {"_NEAR", "_PLACES", "_TAPS"},
-    "cpu/kernels/jit_gemm.py": {"FEW", "NEAR", "_DEEP"},
+    "cpu/kernels/jit_conv.py": {"_TAPS"},
+    "cpu/kernels/jit_conv_points.py": {"_NEAR"},
+    "cpu/kernels/jit_conv_weight.py": {"_PLACES"},
+    "cpu/kernels/jit_gemm.py": {"NEAR", "_DEEP"},
     "cpu/kernels/jit_random.py": {"_CHUNK"},
     "cpu/kernels/jit_rows.py": {"SHORT"},
 }

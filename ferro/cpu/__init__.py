@@ -17,6 +17,7 @@ from ferro.cpu.indexing import *
 from ferro.cpu.interpolation import *
 from ferro.cpu.joining import *
 from ferro.cpu.linalg_exponential import *
+from ferro.cpu.linalg_ldl import *
 from ferro.cpu.linalg_solve import *
 from ferro.cpu.linalg_spectral import *
 from ferro.cpu.losses import *

@@ -13,6 +13,7 @@ windows), which is multiplied by the weight.  How many depends on sizes alone: s
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -20,11 +21,12 @@ import numpy as np
 
 from ferro.cpu import small_convolution as _small
 from ferro.cpu.blas_products import gemm
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels import conv as _kernels
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.thresholds import CONV_LEAST, CONV_SHARED, CONV_WINDOWS
+from ferro.cpu.thresholds import CONV_CHUNK, CONV_LEAST, CONV_SHARED, CONV_TERMS, CONV_WINDOWS
 from ferro.cpu.windows import full, taps
 from ferro.native.thread_pool import parallel_for
 
@@ -83,8 +85,33 @@ def _by_group(y: Any, groups: int) -> Any:
     return y.swapaxes(0, 1).reshape(groups, c // groups, n * math.prod(y.shape[2:]))
 
 
+def _images(make: Make) -> Iterator[tuple]:
+    """(x, w, y, geometry, groups): every kind of window, with so many images that the multiplications are around thresholds."""
+    one, none, all_least = (1, 1), (0, 0), (CONV_TERMS, CONV_LEAST, CONV_SHARED, 4 * CONV_CHUNK)
+    kinds = [  # channels, results, size, taps, stride, padding, dilation, groups, thresholds
+        (3, 5, (9, 8), (3, 3), one, one, one, 1, all_least),
+        (16, 24, (18, 17), (3, 3), one, one, one, 1, all_least[1:]),  # minimal products
+        (13, 9, (15, 14), (3, 2), (2, 1), none, (1, 2), 1, all_least[1:]),  # channels along registers
+        (16, 12, (9, 10), one, one, none, one, 1, all_least[1:]),  # products of matrices
+        (8, 16, (13, 12), (5, 5), (2, 3), (2, 1), one, 8, all_least[1:]),
+        (6, 8, (40,), (5,), (3,), (2,), (1,), 2, all_least[1:3]),
+        (4, 6, (7, 8, 9), (2, 3, 2), (1, 2, 1), (0, 1, 1), (1, 1, 2), 1, all_least[1:3]),
+    ]
+    for channels, results, size, window, stride, pad, dilation, groups, thresholds in kinds:
+        places = tuple(map(_kernels.out_size, size, window, stride, pad, dilation))
+        w = make(results, channels // groups, *window)
+        for least in thresholds:
+            for n in sides(math.ceil(least / (w.size * math.prod(places)))):
+                x, y = make(max(n, 1), channels, *size), make(max(n, 1), results, *places)
+                yield x, w, y, (stride, pad, dilation, groups)
+
+
 @entry
 @rounded_once
+@by_kernels(
+    "correlate in_blocks in_equal_blocks multiply_images winograd winograd_taps",
+    lambda make: ((x, w, make(len(w)), y.shape[2:], *how) for x, w, y, how in _images(make)),
+)
 def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """y[n,o,i] = Σ w[o,c,k] x[n,c,i stride - pad + k dilation] + b[o], of spatial shape `out`."""
     if groups == 1 and _is_small(x, w.size, out):
@@ -113,6 +140,10 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
 
 @entry
 @rounded_once
+@by_kernels(
+    "correlate in_blocks in_equal_blocks multiply_images winograd winograd_taps",
+    lambda make: ((y, w, None, x.shape[2:], *how) for x, w, y, how in _images(make)),
+)
 def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """x[n,c,j] = Σ w[o,c,k] y[n,o,i] + b[c] over i stride - pad + k dilation = j, of spatial shape `size`."""
     if groups == 1 and _is_small(y, w.size, size):
@@ -145,6 +176,10 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
 
 @entry
 @rounded_once
+@by_kernels(
+    "correlate_channels correlate_taps from_channels winograd_by_taps",
+    lambda make: ((x, y, w.shape[2:], *how) for x, w, y, how in _images(make)),
+)
 def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
     """w[o,c,k] = Σ y[n,o,i] x[n,c,i stride - pad + k dilation], of spatial shape `kernel`."""
     if groups == 1 and _is_small(x, x.shape[1] * y.shape[1] * math.prod(kernel), y.shape[2:]):

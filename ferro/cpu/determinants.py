@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.kernels import factor
 from ferro.cpu.lapack import SMALL, native
 from ferro.cpu.linalg_solve import lu_factor
@@ -22,6 +24,13 @@ def det(x: Any) -> Any:
         return np.asarray(native("det", f"{char}->{char}", np.linalg.det, x))
 
 
+def _squares(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SMALL + 1), 100):
+        yield (make(n, n),)
+        yield (make(2, n, n),)
+
+
+@by_kernels("log_determinants", _squares, lambda _, found: found[:2])
 def slogdet(x: Any) -> tuple:
     """(det A / |det A|, ln |det A|, LU, pivots); (0, -inf) for a singular matrix. Of small matrices no factors: None."""
     if x.shape[-1] <= SMALL:

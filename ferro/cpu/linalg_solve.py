@@ -1,4 +1,4 @@
-"""Factorisations by elimination, and what solves systems with them: Cholesky, LU, LDL, triangles, inverses.
+"""Factorisations by elimination, and what solves systems with them: Cholesky, LU, triangles, inverses.
 
 A stack of small matrices is one call of NumPy's LAPACK; large ones go to kernels of our own (kernels/factor.py), and
 where there are none, or to tell which of a stack it was that NumPy refused, one by one to SciPy's.  Nothing here raises
@@ -8,21 +8,24 @@ success.  LAPACK runs on one thread, so that numbers do not depend on the number
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.kernels import factor, triangle
 from ferro.cpu.lapack import SMALL, native, refused, routine
-from ferro.cpu.thresholds import FACTOR_CHUNK
+from ferro.cpu.products import matmul
+from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST, PRODUCT_CHUNK, TRIANGLE_MOST
 from ferro.linalg_errors import accepted
 from ferro.native.blas import scipy_blas_single
 from ferro.native.readiness import ready
 from ferro.native.workers import run_rows
 
-__all__ = ["cholesky", "cholesky_ex", "inv", "inv_ex", "ldl_below", "ldl_blocks", "ldl_exchanges", "ldl_factor", "ldl_multipliers",
-           "lu_factor", "lu_packed_solve", "solve", "solve_lu", "solve_tri", "swap_rows"]  # fmt: skip
+__all__ = ["cholesky", "cholesky_ex", "inv", "inv_ex", "lu_factor", "lu_packed_solve", "solve", "solve_lu", "solve_tri", "swap_rows"]  # fmt: skip
 
 
 _ELIMINATE = ("eliminate",)
@@ -30,11 +33,11 @@ _TINY = 16  # order up to which elimination without blocks is quick
 _STACK = 16  # such matrices from which a kernel for all costs less than a call of LAPACK for each
 
 
-def _lapack(name: str, x: Any) -> Any:
+def lapack(name: str, x: Any) -> Any:
     return routine("lapack", name, x.dtype.char)
 
 
-def _stacked(x: Any, ndim: int = 2) -> Any:
+def stacked(x: Any, ndim: int = 2) -> Any:
     """The matrices (or, ndim 1, vectors) as a stack of one dimension."""
     rest = x.shape[x.ndim - ndim :]
     return x.reshape(math.prod(x.shape[: x.ndim - ndim]), *rest)
@@ -45,13 +48,23 @@ def _by_columns(x: Any) -> Any:
     return np.array(x.swapaxes(-1, -2), order="C").swapaxes(-1, -2)
 
 
-def _no_info(x: Any) -> Any:
+def no_info(x: Any) -> Any:
     return np.zeros(x.shape[:-2], np.int32)
 
 
 # -- triangles ---------------------------------------------------------------------------------------------------------
 
 
+def _triangles(make: Make) -> Iterator[tuple]:
+    for n, columns in ((1, 1), (8, 17), (9, 33), *[(n, 4) for n in sides(TRIANGLE_MOST + 1)]):
+        for upper, left, unit in itertools.product((False, True), repeat=3):
+            b = make(n, columns)
+            yield make(n, n) / n + 2 * np.eye(n, dtype=b.dtype), b if left else b.T, upper, left, unit
+    for n in sides(2 * PRODUCT_CHUNK, 3):
+        yield make(2, n, n) / n + 2 * np.eye(n, dtype=make(1).dtype), make(2, n, n), True, True, False
+
+
+@by_kernels("substitute", _triangles)
 def solve_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
     """X with A X = B, or (left False) X A = B, where only one triangle of A is read (unit: nor its diagonal)."""
     if a.ndim == 2 and b.ndim > 2:  # one matrix, many right sides: they are columns of one
@@ -73,7 +86,7 @@ def solve_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
     out = np.empty(shape, b.dtype)
     if out.size:
         with scipy_blas_single():
-            for c, d, x in zip(_stacked(a), _stacked(b), _stacked(out), strict=True):
+            for c, d, x in zip(stacked(a), stacked(b), stacked(out), strict=True):
                 x[...] = _trsm(c, d, upper, left, unit)
     return out
 
@@ -125,14 +138,14 @@ def cholesky_ex(x: Any) -> tuple:
         try:
             out = native("cholesky_lo", f"{char}->{char}", np.linalg.cholesky, x)
             if not out.size or not refused(out[..., -1, -1]):  # a nan spreads to the last pivot
-                return out, _no_info(x)
+                return out, no_info(x)
         except np.linalg.LinAlgError:
             pass  # below, each matrix says for itself where it is not positive definite
-    out, info = _by_columns(x), _no_info(x)
+    out, info = _by_columns(x), no_info(x)
     if x.size:
-        potrf, flat = _lapack("potrf", x), info.reshape(-1)
+        potrf, flat = lapack("potrf", x), info.reshape(-1)
         with scipy_blas_single():
-            for i, a in enumerate(_stacked(out)):
+            for i, a in enumerate(stacked(out)):
                 found, flat[i] = potrf(a, lower=1, clean=1, overwrite_a=1)
                 if found is not a:
                     a[...] = found
@@ -142,6 +155,13 @@ def cholesky_ex(x: Any) -> tuple:
     return out, info
 
 
+def _positive(make: Make) -> Iterator[tuple]:
+    for n in (1, *sides(factor.ORDER + 1)):
+        x = make(3, n, n)
+        yield (x @ x.swapaxes(-1, -2) / n + np.eye(n, dtype=x.dtype),)
+
+
+@by_kernels("root", _positive)
 def cholesky(x: Any) -> Any:
     """L with A = L Lᴴ by the lower triangle of A; Refused where there is none."""
     if x.shape[-1] <= factor.ORDER and factor.ready(x):
@@ -168,23 +188,50 @@ def _eliminated(x: Any) -> bool:
     )
 
 
+def _factored(make: Make) -> Iterator[tuple]:
+    """Matrices and stacks of them whose order, number and multiplications are around thresholds."""
+    for n in (1, *sides(_TINY + 1)):
+        yield (make(n, n) + np.eye(n, dtype=make(1).dtype)[::-1],)
+    for m in sides(FACTOR_MOST // 8 + 1):
+        yield (make(m, 8),)
+    for n, least in (
+        (_TINY, _STACK),
+        (_TINY + 1, 2),
+        (_TINY, 2 * FACTOR_CHUNK / _TINY**3),
+        (40, 2 * FACTOR_CHUNK / 40**3),
+    ):
+        for count in sides(math.ceil(least)):
+            yield (make(max(count, 1), n, n) + np.eye(n, dtype=make(1).dtype)[::-1],)
+    yield (make(70, 33),)
+    yield (make(2, 33, 70),)
+
+
+def _multiplied(_: tuple, found: tuple) -> tuple:
+    """The matrix that LU factors make (rounding decides which of two pivots is taken), and info."""
+    lu, pivots, info = found
+    m, n = lu.shape[-2:]
+    lower, upper = np.tril(lu[..., : min(m, n)], -1) + np.eye(m, min(m, n)), np.triu(lu[..., : min(m, n), :])
+    return swap_rows(matmul(lower.astype(lu.dtype), upper), pivots, True), info
+
+
+@by_kernels("eliminate eliminate_blocks", _factored, _multiplied)
 def lu_factor(x: Any) -> tuple:
     """(LU, pivots, info) of matrices of any shape: P A' = L U with partial pivoting, pivots counted from 1."""
     m, n = x.shape[-2:]
-    pivots, info = np.empty((*x.shape[:-2], min(m, n)), np.int32), _no_info(x)
+    pivots, info = np.empty((*x.shape[:-2], min(m, n)), np.int32), no_info(x)
     if _eliminated(x):
         out = np.array(x, order="C")
-        args = (0, info.size, _stacked(out), _stacked(pivots, 1), info.reshape(-1))
+        args = (0, info.size, stacked(out), stacked(pivots, 1), info.reshape(-1))
         run_rows("eliminate", out.size * n // FACTOR_CHUNK, info.size, args, whole=-1, span=0)
         return out, pivots, info
     if factor.ready(x):
         return factor.lu(x)
     out = _by_columns(x)
     if x.size:
-        getrf = _lapack("getrf", x)
+        getrf = lapack("getrf", x)
         flat = info.reshape(-1)
         with scipy_blas_single():
-            for i, (a, p) in enumerate(zip(_stacked(out), _stacked(pivots, 1), strict=True)):
+            for i, (a, p) in enumerate(zip(stacked(out), stacked(pivots, 1), strict=True)):
                 found, p[...], flat[i] = getrf(a, overwrite_a=1)
                 if found is not a:
                     a[...] = found
@@ -196,7 +243,7 @@ def permutation(pivots: Any, m: int) -> Any:
     """The order in which the exchanges of rows i and pivots[i] - 1, one after another, leave m rows."""
     order = np.empty((*pivots.shape[:-1], m), np.int64)
     order[...] = np.arange(m)
-    steps, flat = _stacked(pivots, 1), _stacked(order, 1)
+    steps, flat = stacked(pivots, 1), stacked(order, 1)
     if len(steps) < 64:  # lists are quicker than that many calls of NumPy
         for o, p in zip(flat, steps.tolist(), strict=True):
             rows = list(range(m))
@@ -224,6 +271,14 @@ def swap_rows(x: Any, pivots: Any, inverse: bool) -> Any:
     return np.take_along_axis(x, np.broadcast_to(order, (*batch, order.shape[-1]))[..., None], -2)
 
 
+def _packed(make: Make) -> Iterator[tuple]:
+    for n, left, adjoint in ((20, True, False), (40, True, True), (40, False, False), (TRIANGLE_MOST + 1, True, True)):
+        lu = make(2, n, n) / n + 2 * np.eye(n, dtype=make(1).dtype)
+        pivots = np.minimum(np.arange(n) + 4, n).astype(np.int32)
+        yield lu, np.stack((pivots, pivots)), make(2, n, 3) if left else make(2, 3, n), left, adjoint
+
+
+@by_kernels("exchange substitute", _packed)
 def lu_packed_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> Any:
     """X with A X = B or (left False) X A = B, or with Aᴴ for A, where A = P L U."""
     if not left:  # Xᴴ solves the adjoint system
@@ -253,7 +308,7 @@ def solve_lu(a: Any, b: Any, left: bool) -> tuple:
             x = _solve_small(a, b, left)
             # what is refused is nan throughout; without a single element nothing could be told
             if x.size and not refused(x[..., 0, 0]):
-                return x, _no_info(a), None, None
+                return x, no_info(a), None, None
         except np.linalg.LinAlgError:
             pass
         # perhaps a singular matrix: the factors below tell which, and the others get their solutions
@@ -277,7 +332,7 @@ def inv_ex(x: Any) -> tuple:
         try:
             out = native("inv", f"{char}->{char}", np.linalg.inv, x)
             if not out.size or not refused(out[..., 0, 0]):
-                return out, _no_info(x)
+                return out, no_info(x)
         except np.linalg.LinAlgError:
             pass  # the factors tell which matrix is singular
     lu, pivots, info = lu_factor(x)
@@ -296,78 +351,3 @@ def solve(a: Any, b: Any, left: bool) -> tuple:
     x, info, lu, pivots = solve_lu(a, b, left)
     accepted(info)
     return x, lu, pivots
-
-
-# -- LDL ---------------------------------------------------------------------------------------------------------------
-
-
-def ldl_factor(x: Any, hermitian: bool) -> tuple:
-    """(LD, pivots, info) of symmetric or Hermitian matrices by their lower triangles (Bunch and Kaufman, as in LAPACK)."""
-    out, pivots, info = np.empty(x.shape, x.dtype), np.empty(x.shape[:-1], np.int32), _no_info(x)
-    if x.size:
-        hetrf = _lapack("hetrf" if hermitian and x.dtype.kind == "c" else "sytrf", x)
-        flat = info.reshape(-1)
-        with scipy_blas_single():
-            for i, (a, ld, p) in enumerate(zip(_stacked(x), _stacked(out), _stacked(pivots, 1), strict=True)):
-                packed, p[...], flat[i] = hetrf(a, lower=1)
-                ld[...] = np.tril(packed)
-    return out, pivots, info
-
-
-def _ldl_steps(pivots: Any) -> Any:
-    """For the pivots of one matrix: (first column of the step, the two rows that it exchanges, its width)."""
-    k = 0
-    while k < len(pivots):
-        p = int(pivots[k])
-        width = 1 if p > 0 or k + 1 == len(pivots) else 2
-        yield k, k + width - 1, abs(p) - 1, width
-        k += width
-
-
-def ldl_exchanges(pivots: Any) -> Any:
-    """The exchanges of rows as `lu_factor` gives them: in step i the rows i and exchanges[i] - 1."""
-    exchanges = np.array(pivots, np.int32)
-    for p, e in zip(_stacked(pivots, 1), _stacked(exchanges, 1), strict=True):
-        for k, r, q, _ in _ldl_steps(p):
-            e[k] = k + 1
-            e[r] = q + 1
-    return exchanges
-
-
-def ldl_blocks(pivots: Any) -> tuple:
-    """For each row the other row of its block of two, or itself; and whether there is another."""
-    partners = np.empty(pivots.shape, np.int64)
-    partners[...] = np.arange(pivots.shape[-1])
-    for p, o in zip(_stacked(pivots, 1), _stacked(partners, 1), strict=True):
-        for k, r, _, _ in _ldl_steps(p):
-            o[k], o[r] = r, k
-    return partners, partners != np.arange(pivots.shape[-1])
-
-
-def ldl_below(pivots: Any, like: Any) -> Any:
-    """Ones below the blocks of D, zeros elsewhere, of the dtype of `like`."""
-    n = pivots.shape[-1]
-    ones = np.empty((*pivots.shape, n), like.dtype)
-    ones[...] = np.tri(n, n, -1)
-    for p, one in zip(_stacked(pivots, 1), _stacked(ones), strict=True):
-        for k, r, _, _ in _ldl_steps(p):
-            one[r, k] = 0
-    return ones
-
-
-def ldl_multipliers(ld: Any, pivots: Any, inverse: bool) -> Any:
-    """What L has below the blocks of D, zeros elsewhere.  LD holds each column as it was before the later exchanges.
-
-    inverse: the transpose of this linear map, from the place in L to that in LD.
-    """
-    n = ld.shape[-1]
-    rows = np.empty((*pivots.shape, n), np.int64)
-    rows[...] = np.arange(n)[:, None]
-    for p, source in zip(_stacked(pivots, 1), _stacked(rows), strict=True):
-        for k, r, q, _ in _ldl_steps(p):
-            if r != q:
-                source[[r, q], :k] = source[[q, r], :k]
-    below = ldl_below(pivots, ld)
-    if inverse:
-        return np.take_along_axis(ld * below, rows.argsort(-2), -2)
-    return np.take_along_axis(ld, rows, -2) * below

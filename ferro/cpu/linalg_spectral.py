@@ -6,17 +6,19 @@ Stacks of matrices go to NumPy's LAPACK in one call, and float32 stays float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.joining import triu
 from ferro.cpu.kernels import factor
 from ferro.cpu.lapack import SMALL, gufunc_of, refused, routine
 from ferro.cpu.linalg_solve import solve_tri
 from ferro.cpu.products import matmul
+from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST
 from ferro.linalg_errors import LinAlgError
 from ferro.native.blas import blas_single, scipy_blas_single
 
@@ -116,6 +118,19 @@ def polar_factor(x: Any) -> Any:
 # -- eigenvalues -------------------------------------------------------------------------------------------------------
 
 
+def _symmetric(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SMALL + 1), 130):
+        x = make(n, n)
+        yield x + x.T, n % 2 == 0
+
+
+def _eigen(_: tuple, found: tuple) -> tuple:
+    """The eigenvalues, and the matrix that they and the eigenvectors make."""
+    values, vectors = found
+    return values, (vectors * values) @ vectors.T
+
+
+@by_kernels("reflect_back", _symmetric, _eigen)
 def eigh_factors(x: Any, upper: bool) -> tuple:
     """(eigenvalues, eigenvectors) of the Hermitian matrices of which one triangle is read; ascending."""
     if x.ndim == 2 and len(x) > SMALL and factor.ready(x):
@@ -171,6 +186,17 @@ def eigvals(x: Any) -> Any:
 # -- orthogonal factors ------------------------------------------------------------------------------------------------
 
 
+def _columns(make: Make) -> Iterator[tuple]:
+    for m, n in ((1, 1), (SMALL, SMALL), (SMALL + 1, SMALL + 1), *[(m, 8) for m in sides(FACTOR_MOST // 8 + 1)]):
+        yield make(m, n) + np.eye(m, n, dtype=make(1).dtype), "reduced"
+    for count in sides(math.ceil(FACTOR_CHUNK / 40**3)):
+        yield make(max(count, 1), 40, 40), "reduced"
+    for mode in ("reduced", "complete", "r"):
+        yield make(70, 33), mode
+        yield make(2, 33, 70), mode
+
+
+@by_kernels("reflect_blocks", _columns)
 def qr_factors(x: Any, mode: str) -> tuple:
     """(Q, R); mode: "reduced", "complete", or "r" for an empty Q."""
     m, n = x.shape[-2:]

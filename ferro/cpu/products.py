@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ferro import xp
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.kernels.common import contiguous
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.namespace import cpu
 from ferro.cpu.rows import ones
-from ferro.cpu.thresholds import BLAS_MATRIX, BLAS_VECTOR, GRAIN, ONES_COLUMNS, ONES_ROWS
+from ferro.cpu.thresholds import (
+    BLAS_CHUNKS,
+    BLAS_MATRIX,
+    BLAS_VECTOR,
+    GEMM_LEAST,
+    GEMM_LEAST_EACH,
+    GEMM_LEAST_STACK,
+    GRAIN,
+    ONES_COLUMNS,
+    ONES_ROWS,
+    PRODUCT_CHUNK,
+)
 from ferro.native.readiness import ready
 from ferro.native.workers import run_rows
 
@@ -49,6 +62,22 @@ def mm(x: Any, y: Any) -> Any:
     return x.dot(y) if wide is None else gemm(*wide).astype(x.dtype)
 
 
+def _matrices(make: Make) -> Iterator[tuple]:
+    for least in (BLAS_VECTOR, GEMM_LEAST, 2 * PRODUCT_CHUNK, BLAS_CHUNKS[-1][0]):
+        for n in sides(least, 3):
+            yield make(n, n + 1), make(n + 1, n)
+            yield make(n, n), make(n, n).T
+    each = sides(GEMM_LEAST_EACH, 3)[1]
+    for n in sides(math.ceil(GEMM_LEAST_STACK / each**3)):
+        yield make(n, each, each), make(n, each, each)
+        yield make(n, each, each), make(each, each)
+    for n in (each - 1, each):
+        yield make(64, n, n), make(64, n, n)
+    yield make(7, 300), make(300, 200)  # fewer rows than a tile has
+    yield make(2000, 40), make(40, 5)  # and too few columns
+
+
+@by_kernels("product_part", _matrices)
 def matmul(x: Any, y: Any) -> Any:
     """The product of (stacks of) matrices, or of matrices and vectors, of one dtype; stacks are broadcast."""
     if x.ndim == 2 and y.ndim == 2:
@@ -61,6 +90,17 @@ def matmul(x: Any, y: Any) -> Any:
     return np.matmul(x, y) if wide is None else gemm(*wide).astype(x.dtype)
 
 
+def _vectors(make: Make) -> Iterator[tuple]:
+    for least in (GRAIN, 2 * GRAIN):
+        for n in sides(least, 2):
+            yield make(n, n), make(n)
+            yield make(n, n).T, make(n)
+    for m, n in ((3, GRAIN), (GRAIN, 1), (GRAIN, 3)):
+        yield make(m, n), make(n)
+        yield make(n, m).T, make(n)
+
+
+@by_kernels("times_vector vector_times", _vectors)
 def mv(x: Any, y: Any) -> Any:
     """The product of a matrix and a vector."""
     m, n = x.shape
@@ -86,6 +126,13 @@ def dot(x: Any, y: Any) -> Any:
     return np.asarray(mm(x, y))
 
 
+def _pairs(make: Make) -> Iterator[tuple]:
+    for least in (GRAIN, 2 * GRAIN):
+        for n in sides(least, 2):
+            yield make(n), make(n)
+
+
+@by_kernels("outer", _pairs)
 def outer(x: Any, y: Any) -> Any:
     """The products of every element of a vector with every element of another."""
     if x.size * y.size < GRAIN or x.dtype is not y.dtype or x.dtype.char not in "fd" or not ready(_OUTER, x.dtype):
@@ -97,6 +144,15 @@ def outer(x: Any, y: Any) -> Any:
     return out
 
 
+def _layers(make: Make) -> Iterator[tuple]:
+    for least in (BLAS_VECTOR, GEMM_LEAST, 2 * PRODUCT_CHUNK):
+        for n in sides(least, 3):
+            yield make(n, n), make(n, n), make(n)
+    n = sides(GEMM_LEAST, 3)[1]
+    yield make(2, n, n), make(n, n), None
+
+
+@by_kernels("product_part", _layers)
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """x wᵀ + b for x of any number of dimensions and a matrix w."""
     if x.ndim == 2 and x.size * w.size <= BLAS_VECTOR and x.dtype in _BLAS:

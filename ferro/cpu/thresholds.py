@@ -143,10 +143,6 @@ BLAS_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), ((1 << 24) + 1, 2))
 # shown by: bench/run.py --rows 'nn: (lstm|gru)' --threads 2
 PRODUCT_SHARED = 1 << 24
 
-# multiplications: of a chunk that a thread of Python takes
-# shown by: bench/run.py --rows attention --threads 2
-PRODUCT_GRAIN = 1 << 21
-
 # multiplications: of a chunk that a worker takes, some 12 to 25 us
 # shown by: bench/run.py --rows 'linalg: matmul' --threads 2
 PRODUCT_CHUNK = 1 << 20

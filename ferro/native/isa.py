@@ -65,11 +65,6 @@ _WISH = os.environ.get("FERRO_ISA", "").strip().lower()
 LEVEL = _chosen(_WISH, _OWN)  # one of LEVELS, or "other"
 
 
-def has_avx512() -> bool:
-    """Whether kernels that are written for AVX-512 may be compiled and chosen."""
-    return LEVEL == "avx512"
-
-
 def has_fma() -> bool:
     """Whether a multiplication and an addition are one instruction with one rounding (on ARM they are, too)."""
     return LEVEL != "baseline"

@@ -29,6 +29,11 @@ def _text(name: str) -> tuple[str, ...]:
     return tuple([f"={text(names[name])}" for _, names, text in _printed if name in names])
 
 
+def names(module: str) -> list[str]:
+    """The kernels that stand in a module and are not printed."""
+    return [name for name, place in _module_of.items() if place == module]
+
+
 def _module(name: str) -> str:
     found = _module_of.get(name)
     return found or next(module for module, names, _ in _printed if name in names)

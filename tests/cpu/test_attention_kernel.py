@@ -8,9 +8,9 @@ import pytest
 import ferro
 from ferro.cpu.kernels import attention
 from ferro.native.readiness import get
-from tests.configuration import with_avx512
+from tests.configuration import with_tiles
 
-pytestmark = with_avx512
+pytestmark = with_tiles
 
 DTYPES = (np.float32, np.float64)
 SHAPES = (  # in front, rows, columns, width, depth
@@ -105,7 +105,6 @@ def test_nan_stays_in_its_row():
 
 def test_through_the_function():
     """With gradients, 16-bit numbers, and fewer heads than backward gives to the kernel."""
-    attention.usable(np.dtype(np.float32))
     for batch, dtype in (((2, 4), ferro.float32), ((1,), ferro.float32), ((2, 4), ferro.float16)):
         q, k, v, g = arrays((batch, 80, 80, 16, 16), np.float32)
         a, b, c, d = [ferro.tensor(x, dtype=dtype) for x in (q, k, v, g)]

@@ -204,28 +204,6 @@ def test_an_expanded_index_is_read_as_one_dimension():
         cpu.gather(x, 1, np.full(x.shape, -1))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("rows", "columns"), [(130, 130), (300, 200), (70, 260)])
-def test_attention_by_tiles(rows, columns, causal, threads):
-    rng = np.random.default_rng(8)
-    arrays = [rng.normal(size=(2, 3, n, 8)) for n in (rows, columns, columns, rows)]
-    q, k, v, g = [a.astype(np.float32) for a in arrays]
-    scores = arrays[0] @ arrays[1].swapaxes(-1, -2) * 0.3
-    if causal:
-        scores[..., ~np.tri(rows, columns, dtype=bool)] = -np.inf
-    p = np.exp(scores - scores.max(-1, keepdims=True))
-    p /= p.sum(-1, keepdims=True)
-    out, found = cpu.attention(q, k, v, None, 0.3, causal)
-    np.testing.assert_allclose(found, p, atol=1e-6)
-    np.testing.assert_allclose(out, p @ arrays[2], atol=1e-5)
-    dp = arrays[3] @ arrays[2].swapaxes(-1, -2)
-    ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * 0.3
-    wanted = ds @ arrays[1], ds.swapaxes(-1, -2) @ arrays[0], p.swapaxes(-1, -2) @ arrays[3]
-    gradients = cpu.attention_vjp(g, q, k, v, None, found, 0.3, causal, (True, True, True, False))
-    for ours, theirs in zip(gradients[:3], wanted, strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=3e-5)
-
-
 @pytest.mark.parametrize("weighted", [False, True])
 def test_group_norm_of_large_images(weighted, threads):
     rng = np.random.default_rng(9)

@@ -11,8 +11,7 @@ import scipy.linalg
 from ferro import cpu
 from ferro.cpu import linalg_solve, products
 from ferro.cpu.kernels import factor
-from ferro.native import threads
-from tests.configuration import with_avx512
+from tests.configuration import with_tiles
 
 DTYPES = (np.float32, np.float64)
 SHAPES = [(1, 1), (3, 3), (16, 16), (17, 17), (40, 33), (33, 40), (5, 50), (100, 100), (330, 20)]
@@ -35,7 +34,7 @@ def _product(lu: np.ndarray, pivots: np.ndarray) -> np.ndarray:
 # -- LU ----------------------------------------------------------------------------------------------------------------
 
 
-@with_avx512
+@with_tiles
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_lu_factors_multiply_to_the_matrix_and_pivots_are_lapacks(dtype: Any, shape: tuple, rng: Any) -> None:
@@ -49,7 +48,7 @@ def test_lu_factors_multiply_to_the_matrix_and_pivots_are_lapacks(dtype: Any, sh
         assert (pivots == scipy.linalg.lu_factor(x)[1] + 1).all()
 
 
-@with_avx512
+@with_tiles
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lu_of_singular_matrices(dtype: Any, rng: Any) -> None:
     x = rng.uniform(-1, 1, (2, 3, 40, 40)).astype(dtype)
@@ -113,28 +112,18 @@ def test_qr_where_columns_are_zeros_or_numbers_extreme(dtype: Any, rng: Any) -> 
     assert np.isnan(cpu.qr_factors(x, "reduced")[1]).any()
 
 
-def test_stacks_are_factored_alike_for_any_number_of_threads(rng: Any) -> None:
+def test_a_matrix_is_factored_as_it_is_in_a_stack(rng: Any) -> None:
     x = rng.uniform(-1, 1, (6, 5, 40, 40)).astype(np.float32)
-    before = threads.get_num_threads()
-    found = []
-    try:
-        for number in (1, 2, 5):
-            threads.set_num_threads(number)
-            found.append([*linalg_solve.lu_factor(x), *cpu.qr_factors(x, "reduced")])
-    finally:
-        threads.set_num_threads(before)
-    for others in found[1:]:
-        for a, b in zip(found[0], others, strict=True):
-            assert np.array_equal(a, b)
+    found = [*linalg_solve.lu_factor(x), *cpu.qr_factors(x, "reduced")]
     single = [*linalg_solve.lu_factor(x[3, 2]), *cpu.qr_factors(x[3, 2], "reduced")]
-    for a, b in zip(single, found[0], strict=True):
+    for a, b in zip(single, found, strict=True):
         assert np.array_equal(a, b[3, 2])
 
 
 # -- Cholesky ----------------------------------------------------------------------------------------------------------
 
 
-@with_avx512
+@with_tiles
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 2, 8, 16])
 def test_small_cholesky_factors_read_the_lower_triangle_alone(dtype: Any, n: int, rng: Any) -> None:
@@ -152,28 +141,6 @@ def test_small_cholesky_factors_read_the_lower_triangle_alone(dtype: Any, n: int
 
 
 # -- products with vectors ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(300, 301), (1025, 64), (17, 5000), (2, 40000), (70001, 1)])
-def test_products_of_matrices_and_vectors(dtype: Any, shape: tuple, rng: Any) -> None:
-    x, v = rng.uniform(-1, 1, shape).astype(dtype), rng.uniform(-1, 1, shape[1]).astype(dtype)
-    want = x.astype(float) @ v
-    bound = 4 * shape[1] * np.finfo(dtype).eps
-    before = threads.get_num_threads()
-    for matrix in (x, np.asfortranarray(x), np.repeat(x, 2, 1)[:, ::2]):
-        for vector in (v, np.repeat(v, 2)[::2]):
-            found = []
-            try:
-                for number in (1, 2, 3):
-                    threads.set_num_threads(number)
-                    found.append(products.mv(matrix, vector))
-            finally:
-                threads.set_num_threads(before)
-            assert found[0].dtype == dtype
-            assert np.abs(found[0] - want).max() <= bound
-            assert np.array_equal(found[0], found[1])
-            assert np.array_equal(found[0], found[2])
 
 
 def test_nan_stays_in_its_row(rng: Any) -> None:

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
-from ferro.cpu.kernels import gemm
+from ferro.cpu.kernels import gemm, tiles
 from ferro.native import readiness, threads
 from ferro.native.readiness import get
-from tests.configuration import with_avx512
+from tests.configuration import with_tiles
 
-pytestmark = with_avx512
+pytestmark = with_tiles
 
 DTYPES = (np.float32, np.float64)
 LAYOUTS = ("rows", "columns", "wide rows", "wide columns", "backwards", "neither")
@@ -120,7 +120,7 @@ def test_how_the_result_is_cut_does_not_matter(dtype):
         a, b = numbers(rng, *stack, m, k, dtype=dtype), numbers(rng, *stack, k, n, dtype=dtype)
         whole = np.empty(shape, dtype)
         gemm.multiply(a, b, whole)
-        columns = -(-n // gemm._COLUMNS[whole.itemsize])
+        columns = -(-n // tiles.COLUMNS[whole.itemsize])
         for high, length in ((2, 2 * stack[0] * stack[1]), (m, m * stack[0] * stack[1]), (0, columns)):
             for parts in {min(number, length) for number in (1, 2, 3, length)}:
                 found = np.full(shape, np.nan, dtype)

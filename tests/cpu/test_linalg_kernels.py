@@ -10,7 +10,6 @@ import scipy.linalg
 
 from ferro import cpu
 from ferro.cpu import joining, linalg_solve
-from ferro.native import threads
 
 DTYPES = (np.float32, np.float64)
 
@@ -69,19 +68,6 @@ def test_a_zero_on_the_diagonal_gives_inf_and_nan(n: int) -> None:
     assert np.isinf(got[1, 0])
     assert np.isnan(got[1, 1])
     assert (got[0] == 1).all()
-
-
-def test_triangles_do_not_depend_on_the_number_of_threads(rng: np.random.Generator) -> None:
-    a, b = _well_conditioned(rng, (200, 200), np.float32), rng.uniform(-1, 1, (200, 300)).astype(np.float32)
-    before = threads.get_num_threads()
-    found = []
-    try:
-        for count in (1, 2, 3):
-            threads.set_num_threads(count)
-            found.append(cpu.solve_tri(a, b, True, True, False))
-    finally:
-        threads.set_num_threads(before)
-    assert all(np.array_equal(found[0], other) for other in found)
 
 
 # -- factors -----------------------------------------------------------------------------------------------------------
@@ -170,15 +156,3 @@ def test_triangles_are_cut_out(shape: tuple, rng: np.random.Generator) -> None:
         for given in (x, np.flip(x.copy(), -1)):
             np.testing.assert_array_equal(joining.tril(given, diagonal), np.tril(given, diagonal))
             np.testing.assert_array_equal(joining.triu(given, diagonal), np.triu(given, diagonal))
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_outer_products_of_large_vectors(dtype: Any, rng: np.random.Generator) -> None:
-    x, y = rng.uniform(-1, 1, 700).astype(dtype), rng.uniform(-1, 1, 400).astype(dtype)
-    x[0], y[0] = -0.0, np.inf
-    for a, b in ((x, y), (x[::-1], y[::2])):
-        with np.errstate(invalid="ignore"):
-            got = cpu.outer(a, b)
-            want = a[:, None] * b
-        np.testing.assert_array_equal(got, want)
-        np.testing.assert_array_equal(np.signbit(got), np.signbit(want))

@@ -11,7 +11,7 @@ from ferro import cpu
 from ferro.cpu.kernels import recurrent
 from ferro.cpu.kernels.common import SMALL
 from ferro.native import threads
-from tests.configuration import with_avx512, with_kernels
+from tests.configuration import with_kernels, with_tiles
 
 LENGTHS = (*range(1, 36), 47, 63, 64, 65, 103, 127, 128, 129, 511, 512, 513, 1000, 2048, 2049, 5000)
 
@@ -111,7 +111,7 @@ def _threads_as_before():
     threads.set_num_threads(before)
 
 
-@with_avx512
+@with_tiles
 @pytest.mark.usefixtures("_threads_as_before")
 @pytest.mark.parametrize("counts", [(40,) * 6, (77, 76, 50, 33, 16, 1), (1, 20, 33, 70)])
 def test_sequences_of_an_lstm_shared_by_threads(monkeypatch, counts):

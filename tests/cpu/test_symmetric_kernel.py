@@ -8,9 +8,9 @@ import pytest
 from ferro.cpu import linalg_spectral
 from ferro.cpu.kernels import factor
 from ferro.native import readiness
-from tests.configuration import with_avx512
+from tests.configuration import with_tiles
 
-pytestmark = with_avx512
+pytestmark = with_tiles
 
 
 @pytest.fixture(autouse=True)

@@ -258,7 +258,6 @@ def test_kernels_are_shared_by_the_workers_alone():
         "cpu/kernels/common.py",
         "cpu/blas_products.py",
         "cpu/convolution.py",
-        "cpu/attention.py",
         "cpu/blocks.py",
         "cpu/special.py",
     }

@@ -10,9 +10,6 @@ import pytest
 import ferro
 from ferro.core.apply import apply
 from ferro.core.base import wrap
-from ferro.cpu import recurrent as arrays
-from ferro.cpu.kernels import recurrent as kernels
-from ferro.native.readiness import get
 from ferro.ops import recurrent_steps as recurrent
 
 torch = pytest.importorskip("torch", reason="torch is not installed: nothing to compare with", exc_type=ImportError)
@@ -383,38 +380,3 @@ def test_what_does_not_fit_takes_the_steps_one_by_one(rng: np.random.Generator) 
     out, last = layer(ferro.ones(2, 0, 3))
     assert tuple(out.shape) == (2, 0, 4)
     assert tuple(last.shape) == (1, 0, 4)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("sizes", [None, [40] * 3 + [21] * 4 + [1]])
-def test_the_kernel_of_all_steps_computes_what_the_loop_does(
-    sizes: list[int] | None, dtype: str, rng: np.random.Generator, monkeypatch: Any
-) -> None:
-    problem = Problem(rng, "LSTM", 8, 40, 17, 33, sizes=sizes, directions=2, dtype=dtype)
-    problem.weights = [w / 3 for w in problem.weights]
-    ours = results(ferro, problem)
-    monkeypatch.setattr(arrays, "all_lstm_steps", lambda *_: False)
-    rtol = 1e-4 if dtype == "float32" else 1e-11
-    for a, b in zip(ours, results(ferro, problem), strict=True):
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["lstm_gates", "lstm_gates_vjp", "gru_gates", "gru_gates_vjp"])
-def test_kernels_compute_what_numpy_does(name: str, dtype: str, rng: np.random.Generator) -> None:
-    rows, n = 7, 37
-    blocks = 4 if name.startswith("lstm") else 3
-    wide, also = [rng.uniform(-3, 3, (rows, blocks * n)).astype(dtype) for _ in range(2)]
-    first, second, third = [rng.uniform(-3, 3, (rows, n)).astype(dtype) for _ in range(3)]
-    arguments = {
-        "lstm_gates": (wide, first, second, third),
-        "lstm_gates_vjp": (first, second, np.tanh(wide) / 2 + 0.5, third, third * 0.7, also),
-        "gru_gates": (also, wide, first, second, third),
-        "gru_gates_vjp": (first, np.tanh(wide) / 2 + 0.5, second, third, also, also * 2),
-    }[name]
-    found, wanted = [[a.copy() for a in arguments] for _ in range(2)]
-    get(name)(*found)
-    kernels._PLAIN[name](*wanted)
-    rtol = 1e-5 if dtype == "float32" else 1e-12
-    for a, b in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol)

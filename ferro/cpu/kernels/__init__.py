@@ -15,11 +15,12 @@ from __future__ import annotations
 from ferro.native import registry
 
 _MODULES = {
-    "jit_softmax": "scaled_softmax scaled_softmax_vjp",
     "jit_gather_scatter": (
         "gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows count_bins"
     ),
-    "jit_conv": "correlate correlate_channels correlate_taps from_channels in_blocks in_equal_blocks multiply_images",
+    "jit_conv": "correlate in_blocks",
+    "jit_conv_points": "in_equal_blocks multiply_images",
+    "jit_conv_weight": "correlate_channels correlate_taps from_channels",
     "jit_ctc": "ctc_alpha ctc_occupancy",
     "jit_attention": "attend attend_vjp",
     "jit_gemm": "product_part",
@@ -48,15 +49,17 @@ _MODULES = {
         "max_rows max_columns min_rows min_columns first_extreme_columns"
     ),
     "jit_scan": "cumsum cumprod running_extremum running_extremum_rows affine_scan picked_sum logcumsumexp",
-    "jit_winograd": "winograd winograd_by_taps winograd_taps",
+    "jit_winograd": "winograd winograd_taps",
+    "jit_winograd_weight": "winograd_by_taps",
 }
-# Those that are written for AVX-512: elsewhere they are neither called nor compiled.
-WIDE = frozenset(
+# Those that are written for the tile of tiles.py: where there is none, they are neither called nor compiled.
+TILED = frozenset(
     [
         "attend",
         "attend_vjp",
         "product_part",
         "eliminate_blocks",
+        "exchange",
         "log_determinants",
         "reflect_back",
         "reflect_blocks",

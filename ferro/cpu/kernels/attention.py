@@ -1,4 +1,4 @@
-"""Attention by kernels of our own, on processors with AVX-512: see jit_attention.py."""
+"""Attention by kernels of our own, where there is the tile of jit_tile.py: see jit_attention.py."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.gemm import DTYPES, begin
+from ferro.cpu.kernels.gemm import begin
+from ferro.cpu.kernels.tiles import ROWS
 from ferro.cpu.thresholds import ATTENTION_SCORES, PRODUCT_CHUNK
-from ferro.native import readiness
 from ferro.native.workers import run_rows
 
-_KERNELS = ("attend", "attend_vjp")
-_ROWS = 12  # of a tile
-_CAUSAL_ROWS = 5 * _ROWS  # of a block: the fewer, the more of the columns behind them is left out
-
-
-def usable(dtype: np.dtype) -> bool:
-    """Whether there is machine code for that dtype."""
-    return dtype in DTYPES and readiness.ready(_KERNELS, dtype)
+_CAUSAL_ROWS = 60  # of a block: the fewer, the more of the columns behind them is left out
 
 
 def _plan(arrays: tuple[np.ndarray, ...], q: np.ndarray, k: np.ndarray, causal: bool) -> tuple[list[np.ndarray], tuple]:
@@ -29,7 +22,7 @@ def _plan(arrays: tuple[np.ndarray, ...], q: np.ndarray, k: np.ndarray, causal: 
         if x.strides[-1] != x.itemsize or not x.flags.aligned:
             x = np.ascontiguousarray(x)
         four.append(x.reshape(-1, *x.shape[-3:]) if x.ndim > 4 else x[(None,) * (4 - x.ndim)])
-    block = _CAUSAL_ROWS if causal else max(_CAUSAL_ROWS, ATTENTION_SCORES // k.shape[-2] // _ROWS * _ROWS)
+    block = _CAUSAL_ROWS if causal else max(_CAUSAL_ROWS, ATTENTION_SCORES // k.shape[-2] // ROWS * ROWS)
     steps = [step for x in four for step in x.strides[:3]]
     return [begin(x) for x in four], (block, four[0].shape[1], q.shape[-1], *steps)
 

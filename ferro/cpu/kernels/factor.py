@@ -1,4 +1,4 @@
-"""LU, QR and Cholesky factors by kernels of our own, where they beat LAPACK: on processors with AVX-512."""
+"""LU, QR and Cholesky factors by kernels of our own, where they beat LAPACK and there is the tile of tiles.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.gemm import DTYPES
+from ferro.cpu.kernels.tiles import DTYPES
 from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST
 from ferro.native import readiness
 from ferro.native.readiness import get

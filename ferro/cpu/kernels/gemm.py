@@ -1,22 +1,19 @@
-"""Products of matrices by a kernel of our own, where it beats BLAS: on processors with AVX-512."""
+"""Products of matrices by a kernel of our own, where it beats BLAS: on processors with AVX-512, or AVX2 and FMA."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ferro.cpu.blas_products import gemm as blas_gemm
+from ferro.cpu.kernels.tiles import COLUMNS, DTYPES, FEW, ROWS
 from ferro.cpu.thresholds import GEMM_LEAST, GEMM_LEAST_EACH, GEMM_LEAST_STACK, PRODUCT_CHUNK
-from ferro.native import isa, readiness
+from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import helpers, run_rows
 
 _KERNELS = ("product_part",)
-_ROWS, _COLUMNS = 12, {4: 32, 8: 16}  # of a tile, see jit_gemm.py; columns by the size of a number
 _FEW_ROWS, _FEW_COLUMNS = 6, 16
-_FEW, _BROAD = 320, 8  # rows (`FEW` of jit_gemm.py) up to which b is not copied; columns of tiles that can be shared
-
-
-DTYPES = (np.dtype(np.float32), np.dtype(np.float64)) if isa.has_avx512() else ()
+_BROAD = 8  # columns of tiles that can be shared
 
 
 def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
@@ -115,13 +112,13 @@ def _share(arrays: tuple, plan: tuple) -> None:
     parts.
     """
     outer, inner, m, k, n, *_ = plan
-    high, count = -(-m // _ROWS), outer * inner
+    high, count = -(-m // ROWS), outer * inner
     chunks = count * m * k * n // PRODUCT_CHUNK
     if chunks < 2:
         get("product_part")(0, count * high, *arrays, (*plan, high))
         return
-    wide, threads = -(-n // _COLUMNS[arrays[0].itemsize]), helpers() + 1
-    if count * high < wide or (count == 1 and m > _FEW and wide >= _BROAD):
+    wide, threads = -(-n // COLUMNS[arrays[0].itemsize]), helpers() + 1
+    if count * high < wide or (count == 1 and m > FEW and wide >= _BROAD):
         length, high = wide, 0
     else:
         if count == 1:  # in equal parts

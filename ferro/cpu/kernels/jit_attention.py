@@ -1,4 +1,4 @@
-"""Compiled attention of whole heads and its backward, for x86 processors with AVX-512: see jit_gemm.py.
+"""Compiled attention of whole heads and its backward, by the tile of jit_tile.py.
 
 Note [Attention of a head]
     The keys of a head are turned round once. Then some rows of queries at a time are multiplied by them, made weights,
@@ -13,54 +13,10 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels.jit_exponentials import exp_into
-from ferro.cpu.kernels.jit_gemm import (
-    REGISTER,
-    ROWS,
-    VECTORS,
-    address,
-    aligned,
-    multiply,
-    room_left,
-    room_right,
-    size_of,
-    tile,
-    turn_rows,
-)
+from ferro.cpu.kernels.jit_gemm import multiply, panels_room, room_left, room_right, tiles, turn_rows
 from ferro.cpu.kernels.jit_rows import dot, largest
+from ferro.cpu.kernels.jit_vectors import address, aligned, size_of
 from ferro.native.jit import device, kernel, whole_registers
-
-
-@device
-def _room(size, rows, width):
-    """Bytes for a matrix that `turn_rows` makes."""
-    wide = VECTORS * (REGISTER // size)
-    return -(-rows // wide) * wide * width * size + REGISTER
-
-
-@device
-def _scores(number, a, a_step, b, width, rows, columns, c, c_step):
-    """c = a b for a `b` that `turn_rows` has made."""
-    size = size_of(number)
-    wide = VECTORS * (REGISTER // size)
-    tiles = -(-rows // ROWS)
-    for i in range(tiles):
-        row = i * rows // tiles
-        for j in range(0, columns, wide):
-            tile(
-                number,
-                (i + 1) * rows // tiles - row,
-                min(wide, columns - j),
-                width,
-                a + row * a_step,
-                a_step,
-                size,
-                b + j * width * size,
-                VECTORS * REGISTER,
-                c + row * c_step + j * size,
-                c_step,
-                0,
-                0,
-            )
 
 
 @device
@@ -77,6 +33,24 @@ def _weigh(scores, scale, first, causal):
         scores[i, row.size :] = T(0)
 
 
+@device
+def _weigh_back(ds, p, scale):
+    """In place the backward of `_weigh` by its results p; both arrays may have more columns than count."""
+    T = ds.dtype.type
+    for r in range(ds.shape[0]):
+        d, weights = ds[r], p[r]
+        total = dot(d, weights)
+        for j in range(d.size):
+            d[j] = (d[j] - total) * weights[j] * T(scale)
+
+
+@device
+def _head(array, plan, first, head):
+    """Where a head of an array begins, by the three distances in the plan from `first` on."""
+    x, y = head // plan[1], head % plan[1]
+    return address(array) + x * plan[first] + y * plan[first + 1]
+
+
 @kernel
 def attend(first, last, q, k, v, p, out, scale, causal, plan):
     """p = softmax(scale q kᵀ) and out = p v for some of the blocks of all heads; p and out are (head, row, column).
@@ -89,48 +63,22 @@ def attend(first, last, q, k, v, p, out, scale, causal, plan):
     number = p.dtype.type(0)
     size = size_of(number)
     rows, columns, block, width, depth = p.shape[1], p.shape[2], plan[0], plan[2], out.shape[2]
-    blocks = -(-rows // block)
-    keys = np.empty(_room(size, columns, width), np.uint8)
+    blocks, line = -(-rows // block), columns * size
+    keys = np.empty(panels_room(size, columns, width), np.uint8)
     of_left, of_right = np.empty(room_left(size, 0), np.uint8), np.empty(room_right(size, columns, depth), np.uint8)
     for number_of_block in range(first, last):
         turned_keys, left, right = aligned(keys), aligned(of_left), aligned(of_right)
         head, i = number_of_block // blocks, number_of_block % blocks * block
-        x, y = head // plan[1], head % plan[1]
         if i == 0 or number_of_block == first:
-            turn_rows(number, address(k) + x * plan[6] + y * plan[7], plan[8], columns, width, turned_keys)
+            turn_rows(number, _head(k, plan, 6, head), plan[8], columns, width, turned_keys)
         count = min(block, rows - i)
         end = min(i + count, columns) if causal else columns
         own = p[head, i : i + count]
-        _scores(
-            number,
-            address(q) + x * plan[3] + y * plan[4] + i * plan[5],
-            plan[5],
-            turned_keys,
-            width,
-            count,
-            end,
-            address(own),
-            columns * size,
-        )
+        queries, scores = (_head(q, plan, 3, head) + i * plan[5], plan[5]), (address(own), line)
+        tiles(number, queries, count, width, turned_keys, end, scores, (0, 0))
         _weigh(own, scale, i, causal)
-        multiply(
-            number,
-            address(own),
-            columns * size,
-            size,
-            address(v) + x * plan[9] + y * plan[10],
-            plan[11],
-            size,
-            address(out[head, i:]),
-            depth * size,
-            0,
-            0,
-            count,
-            end,
-            depth,
-            left,
-            right,
-        )
+        values, target = (_head(v, plan, 9, head), plan[11], size), (address(out[head, i:]), depth * size)
+        multiply(number, (address(own), line, size), values, target, (0, 0), (count, end, depth), left, right)
 
 
 @kernel
@@ -141,81 +89,45 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
     T = p.dtype.type
     size = size_of(number)
     rows, columns, block, width, depth = p.shape[1], p.shape[2], plan[0], plan[2], dv.shape[2]
-    is_cut = causal or block < rows  # then the parts of dk and dv are added up
-    scores, values = np.empty((min(block, rows), columns), p.dtype), np.empty(_room(size, columns, depth), np.uint8)
+    is_cut, line = causal or block < rows, columns * size  # if cut, the parts of dk and dv are added up
+    scores, values = (
+        np.empty((min(block, rows), columns), p.dtype),
+        np.empty(panels_room(size, columns, depth), np.uint8),
+    )
     of_left = np.empty(room_left(size, block), np.uint8)
     of_right = np.empty(room_right(size, max(columns, block), max(width, depth)), np.uint8)
     for head in range(first, last):
         turned_values, left, right = aligned(values), aligned(of_left), aligned(of_right)
-        x, y = head // plan[1], head % plan[1]
-        of_g, of_q = address(g) + x * plan[3] + y * plan[4], address(q) + x * plan[6] + y * plan[7]
-        of_k, of_v = address(k) + x * plan[9] + y * plan[10], address(v) + x * plan[12] + y * plan[13]
-        of_dk, of_dv = address(dk[head]), address(dv[head])
-        turn_rows(number, of_v, plan[14], columns, depth, turned_values)
+        of_dk, of_dv = (address(dk[head]), width * size), (address(dv[head]), depth * size)
+        turn_rows(number, _head(v, plan, 12, head), plan[14], columns, depth, turned_values)
         if is_cut:
             dk[head], dv[head] = T(0), T(0)
         for i in range(0, rows, block):
             count = min(block, rows - i)
             end = min(i + count, columns) if causal else columns
-            here_g, here_q = of_g + i * plan[5], of_q + i * plan[8]
+            here_g, here_q = _head(g, plan, 3, head) + i * plan[5], _head(q, plan, 6, head) + i * plan[8]
             ds = scores[:count]
-            _scores(number, here_g, plan[5], turned_values, depth, count, end, address(ds), columns * size)
-            for r in range(count):
-                d, weights = ds[r, :end], p[head, i + r, :end]
-                total = dot(d, weights)
-                for j in range(end):
-                    d[j] = (d[j] - total) * weights[j] * T(scale)
-            multiply(
+            tiles(number, (here_g, plan[5]), count, depth, turned_values, end, (address(ds), line), (0, 0))
+            _weigh_back(ds[:, :end], p[head, i : i + count, :end], scale)
+            slopes, weights = (address(ds), line, size), address(p[head, i:])
+            keys, target = (_head(k, plan, 9, head), plan[11], size), (address(dq[head, i:]), width * size)
+            multiply(number, slopes, keys, target, (0, 0), (count, end, width), left, right)
+            _add_turned(
                 number,
-                address(ds),
-                columns * size,
-                size,
-                of_k,
-                plan[11],
-                size,
-                address(dq[head, i:]),
-                width * size,
-                0,
-                0,
-                count,
-                end,
-                width,
-                left,
-                right,
-            )
-            multiply(
-                number,
-                address(ds),
-                size,
-                columns * size,
-                here_q,
-                plan[8],
-                size,
+                (slopes[0], size, line),
+                (here_q, plan[8], size),
                 of_dk,
-                width * size,
-                of_dk if is_cut else 0,
-                width * size,
-                end,
-                count,
-                width,
+                is_cut,
+                (end, count, width),
                 left,
                 right,
             )
-            multiply(
-                number,
-                address(p[head, i:]),
-                size,
-                columns * size,
-                here_g,
-                plan[5],
-                size,
-                of_dv,
-                depth * size,
-                of_dv if is_cut else 0,
-                depth * size,
-                end,
-                count,
-                depth,
-                left,
-                right,
+            _add_turned(
+                number, (weights, size, line), (here_g, plan[5], size), of_dv, is_cut, (end, count, depth), left, right
             )
+
+
+@device
+def _add_turned(number, a, b, c, is_cut, shape, left, right):
+    """c = a b, or c += a b where it is one part of several."""
+    multiply(number, a, b, c, (c[0] if is_cut else 0, c[1]), shape, left, right)

@@ -14,8 +14,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 
-from ferro.cpu.kernels.jit_blocks import Code, i64, in_llvm
 from ferro.cpu.kernels.jit_math import exp
+from ferro.cpu.kernels.jit_vectors import Code, i64, in_llvm
 from ferro.native.jit import _INSIDE, reduction
 
 _WORD = ir.IntType(32)
@@ -54,11 +54,6 @@ class _Exponentials(Code):
         y = builder.fmul(y, builder.select(tiny, small, constant(1.0)))
         return builder.select(builder.fcmp_ordered("<=", x, constant(0.0)), y, x)  # infinity and nan are their own
 
-    def masked(self, what: str, *kinds: Any) -> Any:
-        """LLVM's function that loads or stores some numbers of a vector."""
-        name = f"llvm.masked.{what}.v{self.lanes}f32.p0"
-        return cgutils.get_or_insert_function(self.builder.module, ir.FunctionType(*kinds), name)
-
     def total(self, vector: Any) -> Any:
         """The sum of a vector's numbers."""
         while vector.type.count > 1:
@@ -73,11 +68,7 @@ def _exponentials(_typing: Any, x: Any, top: Any, out: Any) -> Any:
     signature = x.dtype(x, top, out)
 
     def generate(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        code = _Exponentials(context, builder, x)
-        bits = ir.VectorType(ir.IntType(1), code.lanes)
-        place, align = code.vector.as_pointer(), _WORD(code.size)
-        load = code.masked("load", code.vector, [place, _WORD, bits, code.vector])
-        store = code.masked("store", ir.VoidType(), [code.vector, place, _WORD, bits])
+        code = _Exponentials(context, builder, x.dtype)
         source = code.data(x, args[0])
         target = None if out == types.none else code.data(out, args[2])
         given = context.make_array(x)(context, builder, args[0])
@@ -90,14 +81,10 @@ def _exponentials(_typing: Any, x: Any, top: Any, out: Any) -> Any:
                 code.store(e, target, at)
             builder.store(builder.fadd(builder.load(sums), e), sums)
         with builder.if_then(builder.icmp_signed("<", whole, size)):
-            numbers = ir.Constant(ir.VectorType(_WORD, code.lanes), list(range(code.lanes)))
-            left = builder.insert_element(code.integers(0), builder.trunc(builder.sub(size, whole), _WORD), _WORD(0))
-            left = builder.shuffle_vector(left, left, code.integers(0))
-            filled = builder.icmp_signed("<", numbers, left)
-            rest = builder.call(load, [code.at(source, whole), align, filled, code.zero])
-            e = code.exp(builder.fsub(rest, shift))
+            filled = code.mask(builder.sub(size, whole))
+            e = code.exp(builder.fsub(code.load(source, whole, mask=filled), shift))
             if target is not None:
-                builder.call(store, [e, code.at(target, whole), align, filled])
+                code.store(e, target, whole, mask=filled)
             builder.store(builder.fadd(builder.load(sums), builder.select(filled, e, code.zero)), sums)
         return code.total(builder.load(sums))
 

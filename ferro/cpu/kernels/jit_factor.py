@@ -1,4 +1,4 @@
-"""Compiled factorisations of matrices, for x86 processors with AVX-512: LU and QR by blocks of columns; small Cholesky.
+"""Compiled factorisations of matrices, by the tile of jit_tile.py: LU and QR by blocks of columns; small Cholesky.
 
 Note [Panels]
     Of a matrix that lies by rows a panel of columns is turned round, so that its columns are contiguous, and factored
@@ -14,9 +14,12 @@ from typing import Any
 import numpy as np
 from numba.extending import overload
 
-from ferro.cpu.kernels.jit_gemm import FEW, NEAR, address, aligned, multiply, room_left, room_right, size_of, turned
+from ferro.cpu.kernels.jit_gemm import NEAR, multiply, room_left, room_right
 from ferro.cpu.kernels.jit_linalg import substituted
+from ferro.cpu.kernels.jit_panels import turned
 from ferro.cpu.kernels.jit_rows import dot
+from ferro.cpu.kernels.jit_vectors import address, aligned, size_of
+from ferro.cpu.kernels.tiles import FEW
 from ferro.native.jit import device, kernel, whole_registers
 
 PANEL = 16
@@ -89,6 +92,7 @@ def eliminate_blocks(start, stop, a, pivots, info):
     count = min(m, n)
     number = a.dtype.type(0)
     size = size_of(number)
+    line = n * size
     of_left = np.empty(room_left(size, PANEL), np.uint8)
     of_right = np.empty(room_right(size, PANEL, n), np.uint8)
     of_t, of_u = np.empty(PANEL * m, a.dtype), np.empty(PANEL * n, a.dtype)  # (made here, they outlive their addresses)
@@ -97,47 +101,36 @@ def eliminate_blocks(start, stop, a, pivots, info):
         info[s] = 0
         for k in range(0, count, PANEL):
             width, rows = min(PANEL, count - k), m - k
-            after = k + width
+            after, corner = k + width, address(x) + (k * n + k) * size
             t = of_t[: width * rows].reshape(width, rows)
-            turned(number, size, address(x) + (k * n + k) * size, n * size, address(t), rows * size, rows, width)
+            turned(number, corner, line, address(t), rows * size, rows, width)
             found = pivots[s, k:after]
             first = _eliminated_panel(t, found)
-            turned(number, size, address(t), rows * size, address(x) + (k * n + k) * size, n * size, width, rows)
+            turned(number, address(t), rows * size, corner, line, width, rows)
             if first != 0 and info[s] == 0:
                 info[s] = k + first
-            for j in range(width):
-                p = k + found[j]
-                found[j] = p + 1
-                if p != k + j:
-                    _swap(x[k + j, :k], x[p, :k])
-                    _swap(x[k + j, after:], x[p, after:])
+            _swap_rows(x, k, after, found)
             if after < n:
-                corner = address(x) + (k * n + k) * size
                 substituted(width, corner, n, 1, corner + width * size, n, n - after, True, a)
-                if after < m:
-                    u = of_u[: width * (n - after)].reshape(width, n - after)
-                    for j in range(width):
-                        u[j] = -x[k + j, after:]
-                    left, right = aligned(of_left), aligned(of_right)
-                    rest = address(x) + (after * n + after) * size
-                    multiply(
-                        number,
-                        rest - width * size,
-                        n * size,
-                        size,
-                        address(u),
-                        (n - after) * size,
-                        size,
-                        rest,
-                        n * size,
-                        rest,
-                        n * size,
-                        m - after,
-                        width,
-                        n - after,
-                        left,
-                        right,
-                    )
+            if after < min(m, n):
+                u = of_u[: width * (n - after)].reshape(width, n - after)
+                for j in range(width):
+                    u[j] = -x[k + j, after:]
+                rest = (address(x) + (after * n + after) * size, line)
+                below, right = (rest[0] - width * size, line, size), (address(u), (n - after) * size, size)
+                shape = (m - after, width, n - after)
+                multiply(number, below, right, rest, rest, shape, aligned(of_left), aligned(of_right))
+
+
+@device
+def _swap_rows(x, k, after, pivots):
+    """The exchanges of rows that a panel from column k to `after` asks for, outside of it; pivots are counted from 1 then."""
+    for j in range(after - k):
+        p = k + pivots[j]
+        pivots[j] = p + 1
+        if p != k + j:
+            _swap(x[k + j, :k], x[p, :k])
+            _swap(x[k + j, after:], x[p, after:])
 
 
 @kernel
@@ -245,7 +238,7 @@ def reflect_blocks(start, stop, m, a, q, r):
             width = min(PANEL, count - k)
             left, right = aligned(of_left), aligned(of_right)
             corner, own = address(x) + (k * n + k) * size, address(v) + (k * m + k) * size
-            turned(number, size, corner, n * size, own, m * size, m - k, width)
+            turned(number, corner, n * size, own, m * size, m - k, width)
             if not _reflected_panel(v, tau, x, k, k + width):
                 return False
             _join(number, v, tau, blocks, k, width, right)
@@ -282,7 +275,7 @@ def reflect_back(packed, tau, z, out):
     for i in range(n - 1):
         v[i, i + 1] = 1
         v[i, i + 2 :] = packed[i, i + 2 :]
-    turned(number, size, address(z), n * size, address(out), n * size, n, n)
+    turned(number, address(z), n * size, address(out), n * size, n, n)
     for k in range((n - 2) // PANEL * PANEL, -1, -PANEL):
         left, right = aligned(of_left), aligned(of_right)
         width = min(PANEL, n - 1 - k)
@@ -295,25 +288,9 @@ def _join(number, v, tau, blocks, k, width, right):
     """T with H₁ H₂ ... = I - V T Vᵀ for so many reflectors from number k on, the rows of v; `blocks` has its transpose."""
     size, m = size_of(number), v.shape[1]
     products = np.empty((width, width), v.dtype)
-    vectors = address(v) + (k * m + k) * size
-    multiply(
-        number,
-        vectors,
-        m * size,
-        size,
-        vectors,
-        size,
-        m * size,
-        address(products),
-        width * size,
-        0,
-        0,
-        width,
-        m - k,
-        width,
-        0,
-        right,
-    )
+    vectors, target = address(v) + (k * m + k) * size, (address(products), width * size)
+    given, turned_round = (vectors, m * size, size), (vectors, size, m * size)
+    multiply(number, given, turned_round, target, (0, 0), (width, m - k, width), 0, right)
     for j in range(width):
         row = blocks[k + j]
         row[:] = 0
@@ -328,48 +305,16 @@ def _join(number, v, tau, blocks, k, width, right):
 def _reflect(number, v, blocks, x, k, width, after, transposed, w, u, left, right):
     """x - V T Vᵀ x (transposed: V Tᵀ Vᵀ x) of the columns of x behind `after` and its rows behind k, in place."""
     size, m, n = size_of(number), v.shape[1], x.shape[1]
-    down, line, pitch, columns = m * size, PANEL * size, w.shape[1] * size, n - after
-    vectors, rest = address(v) + (k * m + k) * size, address(x) + (k * n + after) * size
-    multiply(
-        number, vectors, down, size, rest, n * size, size, address(w), pitch, 0, 0, width, m - k, columns, left, right
-    )
+    columns, pitch = n - after, w.shape[1] * size
+    vectors, first = address(v) + (k * m + k) * size, address(x) + (k * n + after) * size
+    rest, first_w, first_u = (first, n * size), address(w), address(u)
+    down, met = (vectors, m * size, size), (first, n * size, size)
+    multiply(number, down, met, (first_w, pitch), (0, 0), (width, m - k, columns), left, right)
     for j in range(width):
         for c in range(columns):
             w[j, c] = -w[j, c]
-    ra, ca = (line, size) if transposed else (size, line)
-    multiply(
-        number,
-        address(blocks[k:]),
-        ra,
-        ca,
-        address(w),
-        pitch,
-        size,
-        address(u),
-        pitch,
-        0,
-        0,
-        width,
-        width,
-        columns,
-        left,
-        right,
-    )
-    multiply(
-        number,
-        vectors,
-        size,
-        down,
-        address(u),
-        pitch,
-        size,
-        rest,
-        n * size,
-        rest,
-        n * size,
-        m - k,
-        width,
-        columns,
-        left,
-        right,
-    )
+    line = PANEL * size
+    t = (address(blocks[k:]), line if transposed else size, size if transposed else line)
+    multiply(number, t, (first_w, pitch, size), (first_u, pitch), (0, 0), (width, width, columns), left, right)
+    across = (vectors, size, m * size)
+    multiply(number, across, (first_u, pitch, size), rest, rest, (m - k, width, columns), left, right)

@@ -1,11 +1,11 @@
 """Compiled kernels of linear algebra: products of two vectors, elimination in stacks, triangular systems.
 
 Note [Substitution by blocks]
-    This is for x86 processors with AVX-512. Of the solution of L X = B eight rows and two vectors of columns are found
-    at a time: from the rows of B the product of L with the rows of X found before is subtracted, a product of matrices
-    that runs in registers, and the triangle of eight that is left is solved there too. BLAS does this at a fifth of the
-    speed for matrices of order 128. An upper triangle is a lower one whose rows and columns are counted from the end, and
-    a transposed one is read by columns. Every column is computed by itself, so the columns may be cut at will.
+    Of the solution of L X = B eight rows (four, with 16 registers) and two vectors of columns are found at a time: from
+    the rows of B the product of L with the rows of X found before is subtracted, a product of matrices that runs in
+    registers, and the triangle of these rows that is left is solved there too. BLAS does this at a fifth of the speed for
+    matrices of order 128. An upper triangle is a lower one whose rows and columns are counted from the end, and a
+    transposed one is read by columns. Every column is computed by itself, so the columns may be cut at will.
 """
 
 from __future__ import annotations
@@ -13,140 +13,72 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
+from ferro.cpu.kernels.jit_vectors import BYTES, MANY, address, i64, integer, written
 from ferro.native.jit import device, kernel, reduction, whole_registers
 
-_ROWS, _VECTORS = 8, 2
-_BYTES = 64  # of a vector
-_word, _int = ir.IntType(32), ir.IntType(64)
-
-
-class _Code:
-    """What a block says to LLVM: addresses are integers, distances count in numbers."""
-
-    def __init__(self, builder: Any, number: Any, size: int):
-        self.builder, self.number, self.lanes = builder, number, _BYTES // size
-        self.vector = ir.VectorType(number, self.lanes)
-        self.suffix = f"v{self.lanes}f{8 * size}"
-        self.address = self.vector.as_pointer()
-        self.zero = ir.Constant(self.vector, [0.0] * self.lanes)
-
-    def at(self, address: Any, *counts: Any) -> Any:
-        """The place so many numbers behind an address."""
-        place = self.builder.inttoptr(address, self.number.as_pointer())
-        for count in counts:
-            place = self.builder.gep(place, [count])
-        return place
-
-    def call(self, name: str, result: Any, *arguments: Any) -> Any:
-        kind = ir.FunctionType(result, [argument.type for argument in arguments])
-        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), arguments)
-
-    def load(self, place: Any, mask: Any) -> Any:
-        address = self.builder.bitcast(place, self.address)
-        name = f"llvm.masked.load.{self.suffix}.p0{self.suffix}"
-        return self.call(name, self.vector, address, _word(4), mask, self.zero)
-
-    def store(self, value: Any, place: Any, mask: Any) -> None:
-        address = self.builder.bitcast(place, self.address)
-        self.call(f"llvm.masked.store.{self.suffix}.p0{self.suffix}", ir.VoidType(), value, address, _word(4), mask)
-
-    def fma(self, x: Any, y: Any, z: Any) -> Any:
-        return self.call(f"llvm.fma.{self.suffix}", self.vector, x, y, z)
-
-    def spread(self, value: Any) -> Any:
-        """A vector of one number."""
-        nothing = ir.Constant(ir.VectorType(value.type, self.lanes), ir.Undefined)
-        first = self.builder.insert_element(nothing, value, _word(0))
-        return self.builder.shuffle_vector(
-            first, nothing, ir.Constant(ir.VectorType(_word, self.lanes), [0] * self.lanes)
-        )
-
-    def mask(self, columns: Any, v: int) -> Any:
-        """Which numbers of vector v are among the columns."""
-        kind = ir.VectorType(_word, self.lanes)
-        here = ir.Constant(kind, list(range(v * self.lanes, (v + 1) * self.lanes)))
-        return self.builder.icmp_signed("<", here, self.spread(self.builder.trunc(columns, _word)))
+_ROWS, _VECTORS = 8 if MANY else 4, 2  # of a block in registers
 
 
 def _solved(rows: int) -> Any:
-    """x[m pitch + q] for the next rows m: what is left when Σ_t a[m ra + t ca] x[t pitch + q - count pitch] is taken off."""
+    """x[m pitch + q] for the next rows m: what is left when Σ_t a[m ra + t ca] x[t pitch + q - count pitch] is taken off.
 
-    def solved(_typing, a, ra, ca, x, pitch, count, columns, unit, like):
-        n = types.intp
-        signature = types.void(n, n, n, n, n, n, n, types.boolean, like)
+    a and x are addresses, `like` any array of their numbers; distances count in numbers.
+    """
 
-        def generate(context, builder, signature, args):
-            dtype = signature.args[-1].dtype
-            a, ra, ca, x, pitch, count, columns, unit, _ = args
-            code = _Code(builder, context.get_data_type(dtype), dtype.bitwidth // 8)
-            masks = [code.mask(columns, v) for v in range(_VECTORS)]
-            sums = [[cgutils.alloca_once_value(builder, code.zero) for _ in masks] for _ in range(rows)]
-            for line in sums:
-                for one in line:
-                    builder.store(code.zero, one)
-            places = [
-                [code.at(x, builder.mul(pitch, _int(m)), _int(v * code.lanes)) for v in range(_VECTORS)]
-                for m in range(rows)
+    @written()
+    def solved(code, a, ra, ca, x, pitch, count, columns, unit, like):
+        builder = code.builder
+        masks = [code.mask(columns, v * code.lanes) for v in range(_VECTORS)]
+        sums = code.sums(rows, _VECTORS)
+        places = [
+            [code.place(x, builder.mul(pitch, i64(m)), i64(v * code.lanes)) for v in range(_VECTORS)]
+            for m in range(rows)
+        ]
+        lines = [code.place(a, builder.mul(ra, i64(m))) for m in range(rows)]
+        before = code.place(x, builder.mul(pitch, builder.neg(count)))
+        with cgutils.for_range_slice(builder, i64(0), count, i64(1), integer) as (t, _):
+            row, column = builder.gep(before, [builder.mul(t, pitch)]), builder.mul(t, ca)
+            met = [code.load(row, i64(v * code.lanes), mask=mask) for v, mask in enumerate(masks)]
+            for line, start in zip(sums, lines, strict=True):
+                factor = code.spread(builder.load(builder.gep(start, [column])))
+                for one, vector in zip(line, met, strict=True):
+                    code.add(one, vector, factor)
+        found: list[list[Any]] = []
+        for line, start, where in zip(sums, lines, places, strict=True):
+            left = [
+                builder.fsub(code.load(place, mask=mask), builder.load(one))
+                for place, mask, one in zip(where, masks, line, strict=True)
             ]
-            lines = [code.at(a, builder.mul(ra, _int(m))) for m in range(rows)]
-            found_before = code.at(x, builder.mul(pitch, builder.neg(count)))
-            with cgutils.for_range_slice(builder, _int(0), count, _int(1), _int) as (t, _):
-                row, column = builder.gep(found_before, [builder.mul(t, pitch)]), builder.mul(t, ca)
-                met = [code.load(builder.gep(row, [_int(v * code.lanes)]), mask) for v, mask in enumerate(masks)]
-                for line, start in zip(sums, lines, strict=True):
-                    factor = code.spread(builder.load(builder.gep(start, [column])))
-                    for one, vector in zip(line, met, strict=True):
-                        builder.store(code.fma(vector, factor, builder.load(one)), one)
-            found: list[list[Any]] = []
-            for line, start, where in zip(sums, lines, places, strict=True):
+            along = builder.gep(start, [builder.mul(count, ca)])
+            for q, earlier in enumerate(found):
+                factor = code.spread(builder.fneg(builder.load(builder.gep(along, [builder.mul(ca, i64(q))]))))
                 left = [
-                    builder.fsub(code.load(place, mask), builder.load(one))
-                    for place, mask, one in zip(where, masks, line, strict=True)
+                    builder.call(code.fma, [known, factor, rest]) for known, rest in zip(earlier, left, strict=True)
                 ]
-                along = builder.gep(start, [builder.mul(count, ca)])
-                for q, earlier in enumerate(found):
-                    number = builder.fneg(builder.load(builder.gep(along, [builder.mul(ca, _int(q))])))
-                    factor = code.spread(number)
-                    left = [code.fma(known, factor, rest) for known, rest in zip(earlier, left, strict=True)]
-                pivot = builder.load(builder.gep(along, [builder.mul(ca, _int(len(found)))]))
-                pivot = code.spread(builder.select(unit, ir.Constant(code.number, 1.0), pivot))
-                found.append([builder.fdiv(rest, pivot) for rest in left])
-                for value, place, mask in zip(found[-1], where, masks, strict=True):
-                    code.store(value, place, mask)
-            return context.get_dummy_value()
+            pivot = builder.load(builder.gep(along, [builder.mul(ca, i64(len(found)))]))
+            pivot = code.spread(builder.select(unit, ir.Constant(code.number, 1.0), pivot))
+            found.append([builder.fdiv(rest, pivot) for rest in left])
+            for value, place, mask in zip(found[-1], where, masks, strict=True):
+                code.store(value, place, mask=mask)
 
-        return signature, generate
-
-    return intrinsic(solved)
+    return solved
 
 
-_eight, _one = _solved(_ROWS), _solved(1)
-
-
-def _address_of(_typing, array):
-    def generate(context, builder, signature, args):
-        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, _int)
-
-    return types.intp(array), generate
-
-
-_address: Any = intrinsic(_address_of)
+_block, _one = _solved(_ROWS), _solved(1)
 
 
 @device
 def substituted(n, here, ra, ca, there, pitch, columns, unit, like):
     """Solve for so many columns of the right sides, in place, up to two vectors of them at a time."""
     size = like.itemsize
-    wide = _VECTORS * _BYTES // size
+    wide = _VECTORS * BYTES // size
     for at in range(0, columns, wide):
         place, left = there + at * size, min(wide, columns - at)
         i = 0
         while i + _ROWS <= n:
-            _eight(here + size * i * ra, ra, ca, place + size * i * pitch, pitch, i, left, unit, like)
+            _block(here + size * i * ra, ra, ca, place + size * i * pitch, pitch, i, left, unit, like)
             i += _ROWS
         while i < n:
             _one(here + size * i * ra, ra, ca, place + size * i * pitch, pitch, i, left, unit, like)
@@ -161,7 +93,7 @@ def substitute(start, stop, a, x, n, turned, reverse, unit):
     the triangle read, transposed or not, is the upper one.
     """
     size, columns = a.itemsize, x.shape[1]
-    wide = _VECTORS * _BYTES // size
+    wide = _VECTORS * BYTES // size
     panels = (columns + wide - 1) // wide
     each = n * n if a.size > n * n else 0
     ra, ca = (1, n) if turned else (n, 1)
@@ -169,7 +101,7 @@ def substitute(start, stop, a, x, n, turned, reverse, unit):
     if reverse:
         first = n - 1
         ra, ca, pitch = -ra, -ca, -pitch
-    corner, top = _address(a) + size * first * (n + 1), _address(x) + size * first * columns
+    corner, top = address(a) + size * first * (n + 1), address(x) + size * first * columns
     for panel in range(start, stop):
         matrix, at = panel // panels, panel % panels * wide
         here, there = corner + size * matrix * each, top + size * (matrix * n * columns + at)

@@ -1,39 +1,13 @@
-"""Compiled LSTM: all steps in one call, for x86 processors with AVX-512, see jit_gemm.py."""
+"""Compiled LSTM: all steps in one call, by the tile of jit_tile.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_gemm import REGISTER, ROWS, VECTORS, address, aligned, size_of, tile, turn_rows
+from ferro.cpu.kernels.jit_gemm import panels_room, tiles, turn_rows
 from ferro.cpu.kernels.jit_recurrent import lstm_rows, u64
-from ferro.native.jit import device, kernel
-
-
-@device
-def _add_product(number, a, rows, steps, panels, columns, c):
-    """c += a b for rows that lie side by side, b being in panels."""
-    size = size_of(number)
-    wide = VECTORS * (REGISTER // size)
-    tiles = -(-rows // ROWS)
-    for i in range(tiles):
-        row = i * rows // tiles
-        for j in range(0, columns, wide):
-            place = c + (row * columns + j) * size
-            tile(
-                number,
-                (i + 1) * rows // tiles - row,
-                min(wide, columns - j),
-                steps,
-                a + row * steps * size,
-                steps * size,
-                size,
-                panels + j * steps * size,
-                VECTORS * REGISTER,
-                place,
-                columns * size,
-                place,
-                columns * size,
-            )
+from ferro.cpu.kernels.jit_vectors import address, aligned, size_of
+from ferro.native.jit import kernel
 
 
 @kernel
@@ -44,16 +18,17 @@ def lstm(first, last, starts, counts, gates, w, h, c, cells, out):
     those from `first` to before `last` are computed.
     """
     number = gates.dtype.type(0)
-    wide = VECTORS * (REGISTER // size_of(number))
-    room = np.empty(-(-w.shape[0] // wide) * wide * w.shape[1] * size_of(number) + REGISTER, np.uint8)
-    turn_rows(number, address(w), w.shape[1] * size_of(number), w.shape[0], w.shape[1], aligned(room))
+    size, rows, columns = size_of(number), w.shape[0], w.shape[1]
+    room = np.empty(panels_room(size, rows, columns), np.uint8)
+    turn_rows(number, address(w), columns * size, rows, columns, aligned(room))
     for s in range(len(starts)):
         start, count = starts[s] + first, min(last, counts[s]) - first
         if count <= 0:
             continue
-        # (The address is taken here since Numba frees an array once nobody mentions it any more.)
+        # (Addresses are taken here since Numba frees an array once nobody mentions it any more.)
         own_h, own_c = h[first:last], c[first:last]
-        _add_product(number, address(own_h), count, h.shape[1], aligned(room), w.shape[0], address(gates[start:]))
+        sums = (address(gates[start:]), rows * size)
+        tiles(number, (address(own_h), columns * size), count, columns, aligned(room), rows, sums, sums)
         lstm_rows(start, count, gates, own_c, cells, out)
         for row in range(u64(count)):
             for j in range(u64(c.shape[1])):

@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 from ferro.cpu.kernels.jit_bits import rank, unrank
-from ferro.cpu.kernels.jit_blocks import prefetch
+from ferro.cpu.kernels.jit_vectors import prefetch
 from ferro.native.jit import device, reduction
 
 SIDE = 4  # rows side by side

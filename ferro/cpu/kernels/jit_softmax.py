@@ -35,36 +35,11 @@ def softmax(x, out):
 
 
 @kernel
-def scaled_softmax(x, scale, first, causal):
-    """In place the softmax of scale x; `causal`: of row i over its first `first` + i + 1 numbers, zeros behind them."""
-    whole_registers()
-    T = x.dtype.type
-    for i in range(x.shape[0]):
-        row = x[i, : min(first + i + 1, x.shape[1])] if causal else x[i]
-        for j in range(row.size):
-            row[j] *= T(scale)
-        total = exp_into(row, largest(row), row)
-        factor = T(1) / total
-        for j in range(row.size):
-            row[j] *= factor
-        x[i, row.size :] = T(0)
-
-
-@kernel
 def softmax_vjp(g, y, out):
     for i in range(y.shape[0]):
         total = dot(g[i], y[i])
         for j in range(y.shape[1]):
             out[i, j] = (g[i, j] - total) * y[i, j]
-
-
-@kernel
-def scaled_softmax_vjp(g, y, scale):
-    """In place of g its backward through softmax, times the scale."""
-    for i in range(y.shape[0]):
-        total = dot(g[i], y[i])
-        for j in range(y.shape[1]):
-            g[i, j] = (g[i, j] - total) * y[i, j] * y.dtype.type(scale)
 
 
 @kernel

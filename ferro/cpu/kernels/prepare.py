@@ -39,7 +39,7 @@ def signatures() -> dict[str, tuple[str, ...]]:
     number = threads.get_num_threads()
     threads.set_num_threads(1)
     try:
-        with readiness.as_if_all_were_ready(), np.errstate(all="ignore"):
+        with readiness.as_if("wait"), np.errstate(all="ignore"):
             warm.call_all()
     finally:
         Kernel.__call__ = call

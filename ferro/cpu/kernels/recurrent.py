@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
-from ferro.cpu.kernels.gemm import DTYPES
+from ferro.cpu.kernels.tiles import DTYPES
 from ferro.cpu.thresholds import GRAIN, LSTM_CHUNK, LSTM_SHARED
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
@@ -48,18 +48,6 @@ def lstm(
 
 
 _KERNELS = ("lstm_gates", "lstm_gates_vjp", "gru_gates", "gru_gates_vjp")
-
-
-def call_all(dtype: type) -> None:
-    """A call of every kernel."""
-    wide, narrow, one = np.zeros((1, 4), dtype), np.zeros((1, 3), dtype), np.zeros((1, 1), dtype)
-    share_rows("lstm_gates", 1, 1, (wide, one, one, one))
-    share_rows("lstm_gates_vjp", 1, 1, (one, one, wide, one, one, wide))
-    share_rows("gru_gates", 1, 1, (narrow, narrow, one, one, one))
-    share_rows("gru_gates_vjp", 1, 1, (one, narrow, one, one, narrow, narrow))
-    if dtype in DTYPES:
-        steps = np.zeros(1, np.int64), np.ones(1, np.int64)
-        run_rows("lstm", 1, 1, (0, 1, *steps, wide, wide.reshape(4, 1), one, one, one, one), -1, 0)
 
 
 # -- NumPy's -----------------------------------------------------------------------------------------------------------

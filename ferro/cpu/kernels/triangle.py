@@ -1,10 +1,10 @@
-"""Triangular systems by a kernel of our own, where it beats BLAS: on processors with AVX-512."""
+"""Triangular systems by a kernel of our own, where it beats BLAS and there is the tile of tiles.py."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.gemm import DTYPES
+from ferro.cpu.kernels.tiles import DTYPES
 from ferro.cpu.thresholds import PRODUCT_CHUNK, TRIANGLE_MOST
 from ferro.native import readiness
 from ferro.native.readiness import get

@@ -6,20 +6,14 @@ import numpy as np
 
 from ferro.cpu import ctc, grids, interpolation, masks, mean_pooling, pooling
 from ferro.cpu.array_function import DECLARED
+from ferro.cpu.by_kernels import DECLARED as BY_KERNELS
 from ferro.cpu.kernels import (
-    attention,
     broadcast,
-    conv,
-    factor,
     gather_scatter,
-    gemm,
     norm,
-    recurrent,
     reduce,
     scan,
     strided_copy,
-    triangle,
-    winograd,
 )
 from ferro.cpu.kernels.common import pointwise, share_rows
 from ferro.cpu.thresholds import SUM_LEAST
@@ -36,7 +30,7 @@ def call_all() -> None:
     for dtype in (np.float32, np.float64):
         x = np.linspace(0, 1, 64 * 64, dtype=dtype).reshape(64, 64)
         _call_strided_copy(x)
-        _call_products(x)
+        _call_products(dtype)
         _call_elementwise(x)
         _call_rows(x)
         _call_channels(x)
@@ -69,23 +63,15 @@ def _call_strided_copy(x: np.ndarray) -> None:
     run_rows("transposed", 1, 1, (0, 1, x[None], x[None].copy()), -1, 0)
 
 
-def _call_products(x: np.ndarray) -> None:
-    get("eliminate")(0, 1, x[None], np.zeros((1, 64), np.int32), np.zeros(1, np.int32))
-    get("exchange")(0, 1, x[None].copy(), np.ones((1, 64), np.int32), False)
-    run_rows("outer", 2, 64, (0, 64, x[0], x[0], x), whole=-1, span=0)
-    run_rows("times_vector", 2, 2, (0, 2, x, x[0], x[0].copy()), whole=-1, span=0)
-    run_rows("vector_times", 2, 2, (0, 2, 2, x[0], x, x[:2].copy()), whole=-1, span=0)
-    if x.dtype in gemm.DTYPES:
-        many = np.zeros((16, *x.shape), x.dtype)  # (work for more than one thread)
-        gemm.multiply(many, many, many.copy())
-        factor.log_determinants(*factor.lu(many)[:2])
-        factor.qr(many, 64)
-        factor.reflected(x[:8, :8].copy().T, x[0, :7].copy(), x[:8, :8].copy().T)
-        factor.cholesky(x[:8, :8])
-        head = x[None]
-        attention.attend_vjp(head, head, head, head, attention.attend(head, head, head, 1.0, True)[1], 1.0, True)
-    if x.dtype in triangle.DTYPES:
-        triangle.solve(x, x.copy(), False, False)
+def _call_products(dtype: type) -> None:
+    """The functions that choose kernels, on both sides of their thresholds."""
+
+    def make(*shape: int) -> np.ndarray:
+        return np.ones(shape, dtype)
+
+    for made in BY_KERNELS.values():
+        for arguments in made.examples(make):
+            made.function(*arguments)
 
 
 def _call_elementwise(x: np.ndarray) -> None:
@@ -106,9 +92,6 @@ def _call_rows(x: np.ndarray) -> None:
     for made in DECLARED.values():
         for arguments in made.examples(x):
             made.function(*arguments)
-    p = x.copy()
-    get("scaled_softmax")(p, 1.0, 0, False)
-    get("scaled_softmax_vjp")(x.copy(), p, 1.0)
 
 
 def _call_channels(x: np.ndarray) -> None:
@@ -149,24 +132,10 @@ def _call_channels(x: np.ndarray) -> None:
 
 def _call_images(x: np.ndarray) -> None:
     one = (1, 1)
-    taps = x[:, :, :3, :3]
-    out = conv.conv(x, taps, None, one, one, one, 1)
-    conv.conv_dx(out, taps, x.shape, one, one, one, 1)
-    conv.conv_dw(out, x, taps.shape, one, one, one, 1)
-    _call_many_channels(x.reshape(1, 16, 16, 16))
     size, zero = x.shape[2:], (0, 0)
     best, places = pooling.max_pool(x, one, size, one, zero, one)
     pooling.pool_scatter(best, places, size)
     mean_pooling.avg_spread(mean_pooling.avg_pool(x, one, size, one, zero, 1), size, one, one, zero, 1)
-
-
-def _call_many_channels(x: np.ndarray) -> None:
-    points, one, zero = x.reshape(-1)[:256].reshape(16, 16, 1, 1), (1, 1), (0, 0)
-    out = conv.conv(x, points, None, one, zero, one, 1)
-    conv.conv_dw(out, x, points.shape, one, zero, one, 1)
-    image, out = x.reshape(1, 16, 1, 16, 16), np.empty((1, 16, 1, 16, 16), x.dtype)
-    winograd.correlate(image, np.ones((16, 16, 3, 3), x.dtype), False, x[0, 0, 0].copy(), (0, 1, 1), out)
-    winograd.by_taps(out, image, (0, 1, 1), np.zeros((16, 16, 9), x.dtype))
 
 
 def _call_taps(x: np.ndarray) -> None:
@@ -181,7 +150,6 @@ def _call_taps(x: np.ndarray) -> None:
 def _call_sequences(dtype: type) -> None:
     y, labels, ones = np.zeros((2, 1, 2), dtype), np.array([[0, 1, 0]]), np.array([1])
     ctc.ctc_occupancy(y, np.zeros((0, *y.shape)), labels, ones, ones)
-    recurrent.call_all(dtype)
 
 
 def _call_random(dtype: type) -> None:

@@ -1,0 +1,54 @@
+"""Functions of arrays that kernels answer from some size on, and NumPy or LAPACK below: which kernels, and arguments around it.
+
+Note [Functions by kernels]
+    Products, convolutions, factorisations and recurrent layers are no loops over rows, so `array_function` cannot make them.
+    They choose by themselves between a kernel and a formula in NumPy, and `@by_kernels` says beside them which kernels
+    they call, and gives examples: arguments on both sides of each threshold, from the table. Nothing is put before the function.
+    From this follow what is compiled ahead (kernels/warm.py), and tests/cpu/test_by_kernels.py: kernels compute what the
+    formula computes, of arrays that lie anyhow, with the same bits for any number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+Make = Callable[..., Any]  # an array of a shape, of numbers between -1 and 1
+Examples = Callable[[Make], Iterator[tuple]]
+
+
+class ByKernels(NamedTuple):
+    """What `by_kernels` has been told."""
+
+    function: Callable
+    kernels: tuple[str, ...]
+    examples: Examples
+    unique: Callable | None
+
+
+DECLARED: dict[str, ByKernels] = {}
+
+
+def by_kernels(kernels: str, examples: Examples, unique: Callable | None = None) -> Callable:
+    """Say of a function which kernels it may call; see Note [Functions by kernels].
+
+    - `kernels` (str): their names
+    - `examples` (function): of a function that makes arrays of a shape; it gives tuples of arguments
+    - `unique` (function): of the arguments and results, what of the results does not depend on the way they are found;
+      None for all of them
+    """
+
+    def note(function: Callable) -> Callable:
+        DECLARED[function.__name__] = ByKernels(function, tuple(kernels.split()), examples, unique)
+        return function
+
+    return note
+
+
+def sides(least: int, power: int = 1) -> tuple[int, int]:
+    """The largest number whose power is below a threshold, and the next one."""
+    below = math.ceil(least ** (1 / power)) - 1
+    while (below + 1) ** power < least:
+        below += 1
+    return below, below + 1

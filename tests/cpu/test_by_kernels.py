@@ -1,0 +1,135 @@
+"""Functions that choose between kernels and a formula: the same numbers on both sides of each threshold, from the declaration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ferro import cpu
+from ferro.cpu.by_kernels import DECLARED, ByKernels, sides
+from ferro.cpu.kernels import TILED, tiles
+from ferro.native import readiness, registry, threads
+from ferro.native.entries import fallback
+from ferro.native.kernel import Kernel
+from tests.configuration import with_kernels
+
+FLOATS = (np.float32, np.float64)
+FAMILIES = ("attention", "conv", "factor", "gemm", "linalg", "lstm", "recurrent", "winograd")
+
+
+@pytest.fixture(autouse=True)
+def _budget() -> Iterator[None]:
+    before = threads.get_num_threads()
+    yield
+    threads.set_num_threads(before)
+
+
+@pytest.fixture(params=DECLARED.values(), ids=list(DECLARED))
+def made(request: pytest.FixtureRequest) -> ByKernels:
+    return request.param
+
+
+def maker(dtype: Any) -> Callable[..., Any]:
+    rng = np.random.default_rng(0)
+    return lambda *shape: rng.uniform(-1, 1, shape).astype(dtype)
+
+
+def each(change: Callable[[Any], Any], value: Any) -> Any:
+    """The arrays in a value changed."""
+    if isinstance(value, tuple):
+        return tuple([each(change, v) for v in value])
+    return change(value) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+
+
+def wide(x: Any) -> Any:
+    return x.astype(np.float64)
+
+
+def apart(x: Any) -> Any:
+    """The same numbers, every other one of a larger array."""
+    if x.ndim == 0:
+        return x
+    large = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
+    large[..., ::2] = x
+    return large[..., ::2]
+
+
+def arrays(found: Any) -> list[Any]:
+    return [a for a in (found if isinstance(found, tuple) else (found,)) if a is not None]
+
+
+@with_kernels
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_kernels_compute_what_the_formula_computes(made: ByKernels, dtype: Any) -> None:
+    """Of arrays that lie anyhow, with the same bits for any number of threads."""
+    function = getattr(cpu, made.function.__name__)
+    for given in made.examples(maker(dtype)):
+        with readiness.as_if("off"):
+            wanted = fallback(function)(*each(wide, given))
+        found = []
+        for count in (1, 2):
+            threads.set_num_threads(count)
+            found.append(function(*each(np.copy, given)))
+        for one, two in zip(*map(arrays, found), strict=True):
+            assert one.tobytes() == two.tobytes()
+        for some in (found[0], function(*each(apart, given))):
+            near(made, given, some, wanted, dtype)
+
+
+def near(made: ByKernels, given: tuple, found: Any, wanted: Any, dtype: Any) -> None:
+    """Equal up to some roundings of numbers of that size."""
+    if made.unique is not None:
+        found, wanted = made.unique(given, found), made.unique(given, wanted)
+    for a, b in zip(arrays(found), arrays(wanted), strict=True):
+        assert a.shape == b.shape
+        if a.dtype.kind != "f":
+            np.testing.assert_array_equal(a, b)
+            continue
+        assert a.dtype == dtype
+        bound = 4000 * float(np.finfo(dtype).eps) * max(np.abs(b).max(initial=0), 1e-3)
+        np.testing.assert_allclose(a, b, rtol=0, atol=bound)
+
+
+@with_kernels
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_every_kernel_is_reached_on_one_side_and_none_on_the_other(
+    made: ByKernels, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: set[str] = set()
+    call = Kernel.__call__
+
+    def note(self: Kernel, *args: Any) -> Any:
+        called.add(self.name.removesuffix(".rows"))
+        return call(self, *args)
+
+    monkeypatch.setattr(Kernel, "__call__", note)
+    wanted = {name for name in made.kernels if name not in TILED or tiles.DTYPES}
+    reached, found = set(), []
+    for given in made.examples(maker(dtype)):
+        called.clear()
+        fallback(made.function)(*given)
+        found.append(not called)
+        reached |= called
+    assert wanted <= reached
+    assert any(found) or not wanted
+
+
+def test_every_kernel_of_these_families_belongs_to_a_declared_function() -> None:
+    declared = {name for made in DECLARED.values() for name in made.kernels}
+    modules = [module for module in registry.modules() if module.rpartition(".jit_")[2].startswith(FAMILIES)]
+    there = {name for module in modules for name in registry.names(module)}
+    assert there
+    assert there <= declared
+
+
+def test_sides_of_a_threshold() -> None:
+    assert sides(27, 3) == (2, 3)
+    assert sides(28, 3) == (3, 4)
+    assert sides(1000) == (999, 1000)
+    for least in (2, 4096, 1 << 16, (1 << 18) + 1, 1 << 21):
+        for power in (1, 2, 3):
+            below, above = sides(least, power)
+            assert below**power < least <= above**power
