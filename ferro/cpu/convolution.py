@@ -25,6 +25,7 @@ from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels import conv as _kernels
 from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.kernels.conv_plans import out_size
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.thresholds import CONV_CHUNK, CONV_LEAST, CONV_SHARED, CONV_TERMS, CONV_WINDOWS
 from ferro.cpu.windows import full, taps
@@ -56,7 +57,7 @@ def _has_kernel(x: Any, result: int, work: int, geometry: tuple) -> bool:
 @lru_cache(maxsize=512)
 def _natural(*geometry: tuple) -> bool:
     """Whether there are as many windows as fit."""
-    return all(o == _kernels.out_size(n, k, s, p, d) for n, k, o, s, p, d in zip(*geometry, strict=True))
+    return all(o == out_size(n, k, s, p, d) for n, k, o, s, p, d in zip(*geometry, strict=True))
 
 
 def _gather(x: Any, geometry: tuple) -> Any:
@@ -98,7 +99,7 @@ def _images(make: Make) -> Iterator[tuple]:
         (4, 6, (7, 8, 9), (2, 3, 2), (1, 2, 1), (0, 1, 1), (1, 1, 2), 1, all_least[1:3]),
     ]
     for channels, results, size, window, stride, pad, dilation, groups, thresholds in kinds:
-        places = tuple(map(_kernels.out_size, size, window, stride, pad, dilation))
+        places = tuple(map(out_size, size, window, stride, pad, dilation))
         w = make(results, channels // groups, *window)
         for least in thresholds:
             for n in sides(math.ceil(least / (w.size * math.prod(places)))):

@@ -86,14 +86,11 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
     """The backward of `attend` by q, k and v for some of the heads; the distances in the plan begin with those of g."""
     whole_registers()
     number = p.dtype.type(0)
-    T = p.dtype.type
     size = size_of(number)
     rows, columns, block, width, depth = p.shape[1], p.shape[2], plan[0], plan[2], dv.shape[2]
     is_cut, line = causal or block < rows, columns * size  # if cut, the parts of dk and dv are added up
-    scores, values = (
-        np.empty((min(block, rows), columns), p.dtype),
-        np.empty(panels_room(size, columns, depth), np.uint8),
-    )
+    scores = np.empty((min(block, rows), columns), p.dtype)
+    values = np.empty(panels_room(size, columns, depth), np.uint8)
     of_left = np.empty(room_left(size, block), np.uint8)
     of_right = np.empty(room_right(size, max(columns, block), max(width, depth)), np.uint8)
     for head in range(first, last):
@@ -101,7 +98,7 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
         of_dk, of_dv = (address(dk[head]), width * size), (address(dv[head]), depth * size)
         turn_rows(number, _head(v, plan, 12, head), plan[14], columns, depth, turned_values)
         if is_cut:
-            dk[head], dv[head] = T(0), T(0)
+            dk[head], dv[head] = number, number
         for i in range(0, rows, block):
             count = min(block, rows - i)
             end = min(i + count, columns) if causal else columns
@@ -112,22 +109,8 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
             slopes, weights = (address(ds), line, size), address(p[head, i:])
             keys, target = (_head(k, plan, 9, head), plan[11], size), (address(dq[head, i:]), width * size)
             multiply(number, slopes, keys, target, (0, 0), (count, end, width), left, right)
-            _add_turned(
-                number,
-                (slopes[0], size, line),
-                (here_q, plan[8], size),
-                of_dk,
-                is_cut,
-                (end, count, width),
-                left,
-                right,
-            )
-            _add_turned(
-                number, (weights, size, line), (here_g, plan[5], size), of_dv, is_cut, (end, count, depth), left, right
-            )
-
-
-@device
-def _add_turned(number, a, b, c, is_cut, shape, left, right):
-    """c = a b, or c += a b where it is one part of several."""
-    multiply(number, a, b, c, (c[0] if is_cut else 0, c[1]), shape, left, right)
+            slopes, weights = (slopes[0], size, line), (weights, size, line)
+            here, target = (here_q, plan[8], size), (of_dk[0] if is_cut else 0, of_dk[1])
+            multiply(number, slopes, here, of_dk, target, (end, count, width), left, right)
+            here, target = (here_g, plan[5], size), (of_dv[0] if is_cut else 0, of_dv[1])
+            multiply(number, weights, here, of_dv, target, (end, count, depth), left, right)

@@ -40,7 +40,7 @@ def multiply_images(w, x, bias, first, last, parts, out):
     step, blocks = 3 * lanes, w.shape[1] // ROWS
     far = groups * (columns + rows) * places > _NEAR
     source, target, packed, shift = x.reshape(-1), out.reshape(-1), w.reshape(-1), bias.reshape(-1)
-    offsets, near = np.arange(columns) * places, np.arange(columns) * step
+    apart, near = np.arange(columns) * places, np.arange(columns) * step
     panel = aligned(columns * step, x)
     for u in range(first, last):
         n, part = u // parts, u % parts
@@ -68,20 +68,6 @@ def multiply_images(w, x, bias, first, last, parts, out):
                         _high(panel, 0, near, 0, columns, packed, wat, 0, shift, row, target, to, places, True, 3)
                     else:
                         _high(
-                            source,
-                            at,
-                            offsets,
-                            0,
-                            columns,
-                            packed,
-                            wat,
-                            0,
-                            shift,
-                            row,
-                            target,
-                            to,
-                            places,
-                            True,
-                            vectors,
+                            source, at, apart, 0, columns, packed, wat, 0, shift, row, target, to, places, True, vectors
                         )
             q += max(vectors, 1) * lanes

@@ -116,6 +116,16 @@ def lay_out(source, n, channel, channels, shape, start, room, lanes, pitch, plac
                 turn(source, begin + q, plane, channels - 1 - c, strip, to + c, pitch, places, q)
 
 
+@device
+def _most(tiles, stride, dilation, taps):
+    """The most rows and columns of a tile, and how much of an image these see."""
+    rows, columns = 1, 1
+    for t in range(len(tiles)):
+        rows, columns = max(rows, tiles[t, 2] - tiles[t, 1]), max(columns, tiles[t, 4] - tiles[t, 3])
+    down = (rows - 1) * stride[0] + (taps[0] - 1) * dilation[0] + 1
+    return rows, columns, (down, (columns - 1) * stride[1] + (taps[1] - 1) * dilation[1] + 1)
+
+
 @kernel
 def correlate_channels(x, shape, start, stride, dilation, taps, tiles, g, g_shape, total):
     """Adds the gradient by the weight over the tiles to `total` (tap, row, channel): see Note [Channels along registers].
@@ -127,17 +137,11 @@ def correlate_channels(x, shape, start, stride, dilation, taps, tiles, g, g_shap
     outputs, plane = g_shape[0], g_shape[1] * g_shape[2]
     register = BYTES // x.itemsize
     lanes = max(ROWS, register)
-    rows, columns = 1, 1
-    for t in range(len(tiles)):
-        rows, columns = max(rows, tiles[t, 2] - tiles[t, 1]), max(columns, tiles[t, 4] - tiles[t, 3])
-    room = (
-        (rows - 1) * stride[0] + (taps[0] - 1) * dilation[0] + 1,
-        (columns - 1) * stride[1] + (taps[1] - 1) * dilation[1] + 1,
-    )
+    rows, columns, room = _most(tiles, stride, dilation, taps)
     strip = aligned((room[0] * room[1] + 1) * wide, x)
     places = np.empty(room[0] * max(room[1], shape[2]) + lanes, np.int64)
     offsets = np.empty(rows * columns, np.int64)
-    nothing = np.zeros(ROWS, x.dtype)
+    zeros = np.zeros(ROWS, x.dtype)
     source, grads, sums = x.reshape(-1), g.reshape(-1), total.reshape(-1)
     for t in range(len(tiles)):
         n, above, below, left, right = tiles[t, 0], tiles[t, 1], tiles[t, 2], tiles[t, 3], tiles[t, 4]
@@ -157,25 +161,11 @@ def correlate_channels(x, shape, start, stride, dilation, taps, tiles, g, g_shap
                 at = (k // taps[1] * dilation[0] * room[1] + k % taps[1] * dilation[1]) * wide
                 c = 0
                 while c < wide:
-                    vectors = fitting((wide - c) // register)
+                    vectors, here = fitting((wide - c) // register), at + c
                     for row in range(0, high, ROWS):
-                        to, o = (k * high + row) * wide + c, min(row, outputs - ROWS)
+                        to, o = (k * high + row) * wide + c, gat + min(row, outputs - ROWS) * plane
                         _high(
-                            strip,
-                            at + c,
-                            offsets,
-                            first,
-                            last,
-                            grads,
-                            gat + o * plane,
-                            plane,
-                            nothing,
-                            0,
-                            sums,
-                            to,
-                            wide,
-                            False,
-                            vectors,
+                            strip, here, offsets, first, last, grads, o, plane, zeros, 0, sums, to, wide, False, vectors
                         )
                     c += vectors * register
 

@@ -16,9 +16,10 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from ferro.cpu.kernels.jit_vectors import BYTES, MANY, address, i64, integer, written
+from ferro.cpu.kernels.tiles import VECTORS
 from ferro.native.jit import device, kernel, reduction, whole_registers
 
-_ROWS, _VECTORS = 8 if MANY else 4, 2  # of a block in registers
+_ROWS = 8 if MANY else 4  # of a block in registers, which has as many columns as a tile
 
 
 def _solved(rows: int) -> Any:
@@ -30,10 +31,10 @@ def _solved(rows: int) -> Any:
     @written()
     def solved(code, a, ra, ca, x, pitch, count, columns, unit, like):
         builder = code.builder
-        masks = [code.mask(columns, v * code.lanes) for v in range(_VECTORS)]
-        sums = code.sums(rows, _VECTORS)
+        masks = [code.mask(columns, v * code.lanes) for v in range(VECTORS)]
+        sums = code.sums(rows, VECTORS)
         places = [
-            [code.place(x, builder.mul(pitch, i64(m)), i64(v * code.lanes)) for v in range(_VECTORS)]
+            [code.place(x, builder.mul(pitch, i64(m)), i64(v * code.lanes)) for v in range(VECTORS)]
             for m in range(rows)
         ]
         lines = [code.place(a, builder.mul(ra, i64(m))) for m in range(rows)]
@@ -73,7 +74,7 @@ _block, _one = _solved(_ROWS), _solved(1)
 def substituted(n, here, ra, ca, there, pitch, columns, unit, like):
     """Solve for so many columns of the right sides, in place, up to two vectors of them at a time."""
     size = like.itemsize
-    wide = _VECTORS * BYTES // size
+    wide = VECTORS * BYTES // size
     for at in range(0, columns, wide):
         place, left = there + at * size, min(wide, columns - at)
         i = 0
@@ -93,7 +94,7 @@ def substitute(start, stop, a, x, n, turned, reverse, unit):
     the triangle read, transposed or not, is the upper one.
     """
     size, columns = a.itemsize, x.shape[1]
-    wide = _VECTORS * BYTES // size
+    wide = VECTORS * BYTES // size
     panels = (columns + wide - 1) // wide
     each = n * n if a.size > n * n else 0
     ra, ca = (1, n) if turned else (n, 1)

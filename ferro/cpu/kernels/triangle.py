@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.tiles import DTYPES
+from ferro.cpu.kernels.tiles import COLUMNS, DTYPES
 from ferro.cpu.thresholds import PRODUCT_CHUNK, TRIANGLE_MOST
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
 
 _KERNELS = ("substitute", "exchange")
-_WIDE = 128  # bytes of a row of a panel
 
 
 def ready(a: np.ndarray, b: np.ndarray) -> bool:
@@ -36,7 +35,7 @@ def solve(a: np.ndarray, x: np.ndarray, upper: bool, unit: bool) -> None:
             a, turned = np.array(a.swapaxes(-1, -2), order="C"), False
     if x.ndim > 2:
         a, x = a.reshape(-1, n), x.reshape(-1, columns)
-    panels = -(-columns // (_WIDE // x.itemsize)) * (len(x) // n)
+    panels = -(-columns // COLUMNS[x.itemsize]) * (len(x) // n)
     chunks = x.size * n // PRODUCT_CHUNK
     if chunks < 2:
         get("substitute")(0, panels, a, x, n, turned, upper, unit)
