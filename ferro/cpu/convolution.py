@@ -91,7 +91,7 @@ def _images(make: Make) -> Iterator[tuple]:
     one, none, all_least = (1, 1), (0, 0), (CONV_TERMS, CONV_LEAST, CONV_SHARED, 4 * CONV_CHUNK)
     kinds = [  # channels, results, size, taps, stride, padding, dilation, groups, thresholds
         (3, 5, (9, 8), (3, 3), one, one, one, 1, all_least),
-        (16, 24, (18, 17), (3, 3), one, one, one, 1, all_least[1:]),  # minimal products
+        (24, 24, (16, 16), (3, 3), one, one, one, 1, all_least[1:]),  # minimal products
         (13, 9, (15, 14), (3, 2), (2, 1), none, (1, 2), 1, all_least[1:]),  # channels along registers
         (16, 12, (9, 10), one, one, none, one, 1, all_least[1:]),  # products of matrices
         (8, 16, (13, 12), (5, 5), (2, 3), (2, 1), one, 8, all_least[1:]),
