@@ -19,15 +19,15 @@ LEFT = (ROWS + 7) // 8 * 8  # numbers between the steps of rows of a that have b
 _AT_ONCE = 32  # steps for which rows of a are put together
 
 
-def _turn_square(code: Code, source: Any, source_step: Any, target: Any, target_step: Any, edge: Any) -> None:
+def _turn_square(code: Code, places: Any, edge: Any) -> None:
     """target[t, j] = source[j, t] for a register's numbers each way, or for an edge (j, t) of fewer.
 
-    Segments of a register are read from some rows each, so that numbers need only be moved within segments.
+    The places are source, its distance of rows, target and its distance. Segments of a register are read from some rows
+    each, so that numbers need only be moved within segments.
     """
     b, lanes, segment = code.builder, code.lanes, SEGMENT // code.size
-    whole, wanted, nothing = None, None, ir.Constant(ir.VectorType(ir.IntType(1), lanes), [0] * lanes)
-    if edge is not None:
-        wanted = code.mask(edge[0])
+    source, source_step, target, target_step = places
+    nothing, wanted = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [0] * lanes), edge and code.mask(edge[0])
     firsts = [part + j for part in range(0, lanes, segment) for j in range(segment // 2)]
     low = [i for j in firsts for i in (j, j + lanes)]
     high = [i + segment // 2 for i in low]
@@ -38,7 +38,7 @@ def _turn_square(code: Code, source: Any, source_step: Any, target: Any, target_
             row = b.select(b.icmp_signed("<", row, edge[0]), row, i64(0))
         rows.append(b.add(source, b.mul(source_step, row)))
     for t in range(0, lanes, segment):
-        inside = whole if edge is None else code.mask(b.sub(edge[1], i64(t)), lanes=segment)
+        inside = None if edge is None else code.mask(b.sub(edge[1], i64(t)), lanes=segment)
         level = []
         for j in range(segment):
             parts = [code.load(code.place(row), i64(t), count=segment, mask=inside) for row in rows[j::segment]]
@@ -57,7 +57,7 @@ def _turn(_typing, number, source, source_step, target, target_step):
     """A square of a register's numbers each way, turned round."""
 
     def generate(context, builder, _signature, args):
-        _turn_square(Code(context, builder, number), *args[1:], None)
+        _turn_square(Code(context, builder, number), args[1:], None)
 
     return types.void(number, *[types.intp] * 4), generate
 
@@ -67,7 +67,7 @@ def _turn_some(_typing, number, source, source_step, target, target_step, count,
     """The same of so many rows and columns of the source."""
 
     def generate(context, builder, _signature, args):
-        _turn_square(Code(context, builder, number), *args[1:5], args[5:])
+        _turn_square(Code(context, builder, number), args[1:5], args[5:])
 
     return types.void(number, *[types.intp] * 6), generate
 
