@@ -91,6 +91,8 @@ def against_twin(program: Program) -> str:
     for name, value in functional.values.items():
         assert close(mine.values[name], value), f"value of {name}"
     assert mine.errors.keys() == functional.errors.keys(), mine.errors
+    if mine.errors.keys() & ENDINGS:  # (as above: other threads may have come further)
+        return "raised"
     for name, want in functional.grads.items():
         got = mine.grads.get(name)
         zero = np.zeros_like(want if want is not None else got) if want is not None or got is not None else None
