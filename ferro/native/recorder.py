@@ -16,7 +16,8 @@ from ferro.native.entries import EntryFile
 
 # The functions in machine code, under the names of those in Python, by the module that says them.
 VERSIONS = {
-    "ferro.native.jit_recorder": ("wrap", "unary", "binary", "joined", "apply"),
+    "ferro.native.jit_recorder": ("wrap", "unary", "binary"),
+    "ferro.native.jit_recorder_apply": ("apply", "joined"),
     "ferro.native.jit_recorder_views": ("viewed", "parted"),
 }
 STANDING: dict[str, Any] = {}

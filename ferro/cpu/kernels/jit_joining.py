@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.cpu.thresholds import JOIN_SCATTERED
 from ferro.native.jit import device
-from ferro.native.jit_entries import as_long, flat_at, is_array, is_plain, length, shaped, size_of
+from ferro.native.jit_arrays import array_at, is_array, is_plain, length, shaped, size_of
 from ferro.native.jit_fields import (
     class_of,
     count_of,
@@ -24,6 +24,7 @@ from ferro.native.jit_fields import (
     strides_of,
     tuple_type,
 )
+from ferro.native.jit_interpreter import as_long
 from ferro.native.thresholds import ENTRY_MOST
 
 _ALIGNED = 0x100
@@ -45,8 +46,8 @@ def _entry(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
         many = size // before
         if is_plain(a, number):
             for part in range(before):
-                target = flat_at(dtype, to + part * gap, many)
-                source = flat_at(dtype, data_of(a) + part * many * itemsize, many)
+                target = array_at(dtype, to + part * gap, (many,))
+                source = array_at(dtype, data_of(a) + part * many * itemsize, (many,))
                 for i in range(many):
                     target[i] = source[i]
             return
@@ -56,7 +57,7 @@ def _entry(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of ca
                 n = load64(shape_of(a) + 8 * d)
                 place += rest % n * load64(strides_of(a) + 8 * d)
                 rest //= n
-            flat_at(dtype, to + i // many * gap + i % many * itemsize, 1)[0] = flat_at(dtype, place, 1)[0]
+            array_at(dtype, to + i // many * gap + i % many * itemsize, (1,))[0] = array_at(dtype, place, (1,))[0]
 
     def entry(objects, count):
         if count != 2:

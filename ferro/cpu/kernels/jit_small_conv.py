@@ -11,7 +11,7 @@ import numpy as np
 
 from ferro.cpu.thresholds import CONV_LONGEST, CONV_TERMS
 from ferro.native.jit import device
-from ferro.native.jit_entries import as_long, flat, is_plain, is_vector, length, shaped, size_of
+from ferro.native.jit_arrays import elements, is_plain, is_vector, length, shaped, size_of
 from ferro.native.jit_fields import (
     class_of,
     count_of,
@@ -25,6 +25,7 @@ from ferro.native.jit_fields import (
     the_none,
     tuple_type,
 )
+from ferro.native.jit_interpreter import as_long
 from ferro.native.thresholds import ENTRY_MOST
 
 # Where numbers for each of three dimensions stand in a table, those that there are behind ones and zeros for the others.
@@ -172,9 +173,9 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
         out = _result(given, table, wanted, images, made)
         if out <= 0:
             return out
-        a, w, result = flat(dtype, given, size_of(given)), flat(dtype, weight, size_of(weight)), size_of(out)
-        b = flat(dtype, out if bias == the_none() else bias, 0 if bias == the_none() else made)
-        filled = flat(dtype, out, result)
+        a, w, result = elements(dtype, given, size_of(given)), elements(dtype, weight, size_of(weight)), size_of(out)
+        b = elements(dtype, out if bias == the_none() else bias, 0 if bias == the_none() else made)
+        filled = elements(dtype, out, result)
         _fill(filled, b, images, made, places)
         if forward:
             _form(a, w, filled, table, images, inputs, outputs, 2)
@@ -212,9 +213,18 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
         out = _result(x, table, _KERNEL, outputs, inputs)
         if out <= 0:
             return out
-        found = flat(dtype, out, size_of(out))
+        found = elements(dtype, out, size_of(out))
         found[:] = 0
-        _form(flat(dtype, x, size_of(x)), found, flat(dtype, y, size_of(y)), table, length(x, 0, 1), inputs, outputs, 1)
+        _form(
+            elements(dtype, x, size_of(x)),
+            found,
+            elements(dtype, y, size_of(y)),
+            table,
+            length(x, 0, 1),
+            inputs,
+            outputs,
+            1,
+        )
         return out
 
     return [conv, conv_input, conv_weight]

@@ -1,0 +1,272 @@
+"""The words of layouts: how an entry is called, and the text of the function of Python that reads such a call.
+
+Note [Layouts]
+    A layout says what an entry is called with: words for the arguments, then for the results.
+
+    x         the first array; it gives the shape;  many   the same, for functions that NumPy rounds better: not too small
+    =         an array of the same shape; a small one that lies otherwise than x is copied
+    ~         the same, or an array whose shape is the end of the first one's, or a number
+    number    a float or an int, of which the kernel gets a float64
+    dims      dimensions: a tuple of ascending ints without gaps, or one int
+    keep      a bool: whether reduced dimensions are kept, with size 1
+    last      the last dimension, an int;  trailing   how many of the last ones make up a row
+    weight    an array of the shape of a row, or None (of which the kernel gets an empty one)
+    rows      a vector with a number for each row;  any   what the kernel need not know
+    none true false mean   that constant, and nothing else ("mean" is a string)
+    one       an array of no dimensions;  norms   a vector with a float64 for each row
+    labels    a vector with an int64 for each row, of a matrix x
+    table     in place of x a matrix of any size, of which rows are taken;  index   an array of int64
+    count     an int: how many rows the result has
+    channels  a vector with a number for each channel, dimension 1 of x;  channel   the same, or None
+    changed   an x that is written to;  buffer   an array of its shape that is, or None;  flag   a bool
+
+    Where all words are x, many, =, ~ and number, and the result is x (elementwise functions), arrays may have their
+    dimensions in any order in memory, the same for all, without gaps: so has the result then. With dims that order may be
+    any, too, where all dimensions are reduced, or one of a matrix.
+
+    Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; taken, a
+    row for each number of the index; counted, a matrix; rows, weight, one, norms and channels as above; none, of functions
+    that change their arguments.
+
+    Kernels get flat arrays and numbers in the order of the layout, with dims three lengths (of what lies before the
+    dimensions, in them, and behind them), and the flat results. With last, trailing, labels or index, arrays have rows;
+    with channel or channels, three dimensions. At the end may stand "?", the kernel says whether it could compute the
+    result, and "+", large arrays too: shared by their elements or rows, or with dims by another kernel, which is also
+    told where the queue is and how many threads may help.
+"""
+
+from __future__ import annotations
+
+# What is asked of an argument `a`, and (behind "|") what the kernel gets of it, if anything.
+_ARGUMENTS = {
+    "x": """
+if not is_array({a}, number): return 0
+size = size_of({a})
+if size < {least} or size > {most}: return 0
+plain = is_plain({a}, number)
+if not plain{unless_free}: return 0
+| elements(T, {a}, {size})""",
+    "=": """
+same_{a} = is_plain({a}, number) and is_like({x}, {a}) if plain else lies_like({x}, {a}, number)
+if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
+| elements(T, {a}_read, {size})""",
+    "~": """
+n_{a}, same_{a} = 1, True
+if is_number({a}):
+    put_number(T, numbers, as_double({a}))
+    if failed() != 0: return -1
+elif is_plain({a}, number) and (plain or ndim_of({a}) == 0):
+    if not ends_like({x}, {a}): return 0
+    n_{a} = size_of({a})
+else:
+    n_{a}, same_{a} = size, lies_like({x}, {a}, number)
+    if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
+| array_at(T, numbers if is_number({a}) else data_of({a}_read), (n_{a},))""",
+    "weight": """
+n_{a} = 0
+if {a} != the_none():
+    if not is_plain({a}, number) or not ends_like({x}, {a}): return 0
+    n_{a} = size_of({a})
+| elements(T, {x} if n_{a} == 0 else {a}, n_{a})""",
+    "rows": """
+if not is_plain({a}, number) or ndim_of({a}) != 1: return 0
+| elements(T, {a}, load64(shape_of({a})))""",
+    "number": """
+if not is_number({a}): return 0
+f_{a} = as_double({a})
+if f_{a} == -1 and failed() != 0: return -1
+| f_{a}""",
+    "norms": """
+if not is_vector({a}, DOUBLE, length({x}, 0, 1)): return 0
+| elements(np.float64, {a}, size // columns)""",
+    "one": """
+if not is_plain({a}, number) or ndim_of({a}) != 0: return 0
+| elements(T, {a}, 1)""",
+    "labels": """
+if ndim_of({x}) != 2 or not is_vector({a}, INT64, length({x}, 0, 1)): return 0
+columns = length({x}, 1, 2)
+| elements(np.int64, {a}, size // columns)""",
+    "table": """
+if not is_plain({a}, number) or ndim_of({a}) != 2: return 0
+size, columns = size_of({a}), length({a}, 1, 2)
+if size < 1: return 0
+| elements(T, {a}, {size})""",
+    "index": """
+if not is_plain({a}, INT64) or ndim_of({x}) < 1 or ndim_of({a}) > 30: return 0
+columns, places = length({x}, ndim_of({x}) - 1, ndim_of({x})), size_of({a})
+if places * columns < 1 or places * columns > MOST: return 0
+| elements(np.int64, {a}, places)""",
+    "count": """
+if class_of({a}) != int_type(): return 0
+total = as_long({a})
+if ndim_of({x}) != ndim_of({index}) + 1 or size != places * columns or total < 1 or total > MOST // columns: return 0
+|""",
+    "channels": """
+if not is_vector({a}, number, channels): return 0
+| elements(T, {a}, channels)""",
+    "channel": """
+if {a} != the_none() and not is_vector({a}, number, channels): return 0
+| elements(T, {x} if {a} == the_none() else {a}, 0 if {a} == the_none() else channels)""",
+    "changed": """
+if not is_plain({a}, number) or flags_of({a}) & WRITABLE == 0: return 0
+size = size_of({a})
+if size < 1 or size > MOST: return 0
+plain = True
+| elements(T, {a}, size)""",
+    "buffer": """
+if {a} != the_none() and not (is_plain({a}, number) and is_like({x}, {a}) and flags_of({a}) & WRITABLE): return 0
+| elements(T, {x} if {a} == the_none() else {a}, 0 if {a} == the_none() else size)""",
+    "flag": """
+if class_of({a}) != bool_type(): return 0
+| {a} == the_true()""",
+    "none": "if {a} != the_none(): return 0 |",
+    "true": "if {a} != the_true(): return 0 |",
+    "false": "if {a} != the_false(): return 0 |",
+    "mean": "if not is_mean({a}): return 0 |",
+    "any": "|",
+    "last": """
+if class_of({a}) != int_type() or ndim_of({x}) < 1 or as_long({a}) != ndim_of({x}) - 1: return 0
+first = ndim_of({x}) - 1
+columns = length({x}, first, first + 1)
+|""",
+    "trailing": """
+if class_of({a}) != int_type() or as_long({a}) < 1 or as_long({a}) > ndim_of({x}): return 0
+first = ndim_of({x}) - as_long({a})
+columns = length({x}, first, ndim_of({x}))
+|""",
+    "dims": """
+first = first_dim({a})
+stop = first + count_dims({a})
+if first < 0 or stop > ndim_of({x}): return 0
+before, inside, behind = length({x}, 0, first), length({x}, first, stop), length({x}, stop, ndim_of({x}))
+if not plain and stop - first < ndim_of({x}):
+    if ndim_of({x}) > 2: return 0
+    before, behind = behind, before
+|""",
+    "keep": """
+if class_of({a}) != bool_type(): return 0
+keep = {a} == the_true()
+|""",
+}
+# How an array of the result is made, and what the kernel gets of it.
+_RESULTS = {
+    "x": "like({x}, plain) | elements(T, {r}, {size})",
+    "one": "shaped({x}, 0, 0) | elements(T, {r}, 1)",
+    "norms": "doubles(size // columns) | elements(np.float64, {r}, size // columns)",
+    "taken": "taken({x}, {index}, columns) | elements(T, {r}, places, columns)",
+    "counted": "sized({x}, total, columns) | elements(T, {r}, total, columns)",
+    "channels": "sized({x}, channels) | elements(T, {r}, channels)",
+    "r": "reduced({x}, first, stop, keep, False) | elements(T, {r}, before * behind)",
+    "i": "reduced({x}, first, stop, keep, True) | elements(np.int64, {r}, before * behind)",
+    "rows": "sized({x}, size // columns) | elements(T, {r}, size // columns)",
+    "weight": "reduced({x}, 0, first, False, False) | elements(T, {r}, columns)",
+}
+_IN_ROWS, _IN_CHANNELS, _ELEMENTWISE = (
+    {"last", "trailing", "labels", "index"},
+    {"channel", "channels"},
+    {"x", "=", "~", "number"},
+)
+
+
+class _Text:
+    """The text of an entry, while it is written."""
+
+    def __init__(self, layout: str):
+        arguments, _, results = layout.partition(" -> ")
+        self.flags = layout.rsplit(maxsplit=1)[-1] if layout[-1] in "?+" else ""
+        self.results = [word for word in results.split() if word not in ("none", self.flags)]
+        self.arguments = [kind.replace("many", "x") for kind in arguments.split()]
+        self.in_rows = not _IN_ROWS.isdisjoint(self.arguments)
+        self.in_channels = not _IN_CHANNELS.isdisjoint(self.arguments)
+        # whether arrays may lie in any order: x is read as it lies, and so is all that is read with it
+        free = self.results == ["r"] or (self.results == ["x"] and _ELEMENTWISE.issuperset(self.arguments))
+        names = {kind: f"a{k}" for k, kind in enumerate(self.arguments)}
+        self.x = next(names[kind] for kind in ("x", "table", "changed") if kind in names)
+        self.names = {
+            "x": self.x,
+            "index": names.get("index", ""),
+            "size": "size // columns, columns" if self.in_rows else "size",
+            "least": "LEAST" if "many" in arguments else "1",
+            "most": "FULL" if "+" in self.flags else "MOST",
+            "unless_free": f" and not is_without_gaps({self.x}, width)" if free else "",
+        }
+        if self.in_channels:
+            self.names["size"] = "size // (channels * places), channels, places"
+        self.lines: list[str] = []
+        self.given: list[str] = []  # what the kernel gets
+        self.whole: list[str] = []  # bits of arrays that are not cut into chunks
+        self.let_go: list[str] = []  # lines that let copies go
+
+    def named(self, *kinds: str) -> list[str]:
+        """The arguments of these kinds."""
+        return [f"a{k}" for k, kind in enumerate(self.arguments) if kind in kinds]
+
+    def read(self) -> None:
+        """Reads the arguments and looks whether they are what the layout says."""
+        self.lines += [f"if count != {len(self.arguments)}: return 0", "numbers = room()"]
+        self.lines += [f"a{k} = load64(objects + {8 * k})" for k in range(len(self.arguments))]
+        for k, kind in enumerate(self.arguments):
+            text, _, passed = _ARGUMENTS[kind].format(a=f"a{k}", **self.names).partition("|")
+            self.lines += text.strip("\n").splitlines()
+            if kind in ("weight", "~"):
+                self.whole.append(f"({kind == 'weight'} or n_a{k} == 1) << {len(self.given)}")
+            self.given += [passed.strip()] if passed.strip() else []
+            if kind == "x" and self.in_channels:
+                self.lines.append(f"if ndim_of(a{k}) < 2: return 0")
+                self.lines.append(f"channels, places = length(a{k}, 1, 2), length(a{k}, 2, ndim_of(a{k}))")
+        self.lines += [f"if n_{a} != 0 and n_{a} != columns: return 0" for a in self.named("weight")]
+        self.lines += [f"if length({a}, 0, 1) != size // columns: return 0" for a in self.named("rows")]
+        self.given += ["before", "inside", "behind"] if "dims" in self.arguments else []
+
+    def gather(self) -> None:
+        """Calls those that may help with a large array."""
+        if "+" in self.flags:
+            self.lines += [f"if size > MOST and 1 < n_{a} < size: return 0" for a in self.named("~")]
+            self.lines += ["count = helpers() if size > MOST else 0", "if count < 0: return -1"]
+
+    def copy(self) -> None:
+        """Copies what has to be read in the order of x."""
+        for a in self.named("=", "~"):
+            self.lines += [f"{a}_read = {a} if same_{a} else copied(T, {self.x}, {a}, plain)"]
+            self.lines += [f"if {a}_read == 0:", *[f"    {line}" for line in self.let_go], "    return -1"]
+            self.let_go.append(f"release(0 if same_{a} else {a}_read)")
+
+    def make(self) -> None:
+        """Makes the arrays of the results."""
+        for k, kind in enumerate(self.results):
+            text, _, passed = _RESULTS[kind].format(r=f"r{k}", **self.names).partition("|")
+            let_go = [f"release(r{j})" for j in range(k)] + self.let_go
+            self.lines += [f"r{k} = {text}", f"if r{k} == 0:", *[f"    {line}" for line in let_go], "    return -1"]
+            self.given.append(passed.strip())
+
+    def call(self) -> None:
+        """Calls the kernel, a large array's with the queue."""
+        self.lines.append(f"given = ({', '.join(self.given)},)")
+        alone = "fine = freely(kernel, size >= ALONE, given)"
+        if "+" in self.flags:
+            length = "size // columns" if self.in_rows else "size"
+            more = f"queue(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(self.whole) or 0}, -2, *given"
+            more = "*given, queue(), count" if "dims" in self.arguments else more
+            fine = "fine" if "?" in self.flags else "found"
+            self.lines += [f"if size > MOST: {fine} = freely(large, True, ({more}))", f"else: {alone}"]
+        else:
+            self.lines.append(alone)
+        self.lines += self.let_go
+
+    def give(self) -> None:
+        """Returns the results."""
+        made = [f"r{k}" for k in range(len(self.results))]
+        if "?" in self.flags:
+            self.lines += ["if not fine:", *[f"    release({r})" for r in made], "    return 0"]
+        if made:
+            self.lines.append("return r0" if len(made) == 1 else f"return bundle({', '.join(made)})")
+        else:
+            self.lines.append("return new_ref(the_none())")
+
+
+def source(layout: str) -> str:
+    """The text of an entry, a function `entry(objects, count)`: see `make` in jit_entries.py for the names in it."""
+    text = _Text(layout)
+    for step in (text.read, text.gather, text.copy, text.make, text.call, text.give):
+        step()
+    return "def entry(objects, count):\n" + "".join(f"    {line}\n" for line in text.lines)
