@@ -69,6 +69,7 @@ MECHANISMS = (
         (
             "ferro/native/jit_recorder*.py",
             "ferro/native/jit_objects.py",
+            "ferro/native/jit_nodes.py",
             "ferro/native/recorder.py",
             "ferro/native/slots.py",
             "ferro/core/tape.py",
@@ -122,6 +123,9 @@ MECHANISMS = (
         "entries",
         (
             "ferro/native/jit_entries.py",
+            "ferro/native/jit_layouts.py",
+            "ferro/native/jit_arrays.py",
+            "ferro/native/jit_interpreter.py",
             "ferro/native/jit_fields.py",
             "ferro/native/layout.py",
             "ferro/native/entries.py",

@@ -22,7 +22,7 @@ class Elementwise:
     """An elementwise function of arrays of one dtype and of numbers, which is called with the backend's module in front.
 
     formula(xp, arrays..., /, numbers...): what each element of the result is. `entry`: where arrays that are not large are worth
-    machine code of their own, the word of the first one in its layout ("x" or "many", see native/jit_entries.py). `dtypes`: the
+    machine code of their own, the word of the first one in its layout ("x" or "many", see native/jit_layouts.py). `dtypes`: the
     floats of which a printed loop is faster than NumPy ("f": float32, "d": float64).
     """
 

@@ -3,7 +3,7 @@
 Note [Array functions]
     From `array_function(name, layout, formula=..., loop=...)` follow
 
-    - the entry in machine code, which answers for most arrays (native/jit_entries.py: there the words of a layout are said);
+    - the entry in machine code, which answers for most arrays (native/jit_layouts.py: there the words of a layout are said);
     - the kernel for what no entry takes and that is not small, its rows shared among the workers;
     - the function of Python behind the entry: strides, dimensions that are not the last, 16-bit floats, the formula;
     - `ArrayFunction.into`, which writes the results into arrays that there are;
@@ -299,7 +299,7 @@ def array_function(
     """Declare a function of arrays; see Note [Array functions].
 
     - `name` (str): by which `xp` knows it
-    - `layout` (str): its arguments and results, see Note [Layouts] in native/jit_entries.py
+    - `layout` (str): its arguments and results, see Note [Layouts] in native/jit_layouts.py
     - `formula` (function): what it computes, of arrays of any real floating dtype (16 bits are widened before) and strides
     - `loop` (str): "module.function" of cpu/kernels over rows
     - `small` (str): likewise, the loop of the entry where another one pays there

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# By the file that the kernel stands in: names and layouts, see Note [Layouts] in native/jit_entries.py.
+# By the file that the kernel stands in: names and layouts, see Note [Layouts] in native/jit_layouts.py.
 LAYOUTS = {
     "jit_small": {
         "add sub mul truediv maximum minimum": "x ~ -> x +",
