@@ -3,9 +3,9 @@
 A call of a NumPy function costs a quarter of a microsecond whatever it computes, and functions of several steps a
 multiple of it. An entry is a kernel with all that stands around it in Python: it looks whether the arguments are those
 it is made for (C-contiguous arrays of one dtype, Python's numbers), makes the array of the result, computes, and returns
-it. Anything else goes to the function that it stands in front of. Most entries are for small arrays alone. For large ones
-an entry shares the kernel among the workers, see jit_work_queue.py: after an array has gone through the caches, Python's functions
-take a microsecond each, and a kernel in front of a dozen of them 30.
+it. Anything else goes to the function that it stands in front of. Many entries take large arrays too and share the kernel
+among the workers, see jit_work_queue.py: after an array has gone through the caches, Python's functions take a microsecond
+each, and a kernel in front of a dozen of them 30. What an entry is called with is said by a layout, see jit_layouts.py.
 """
 
 from __future__ import annotations
