@@ -135,11 +135,7 @@ def _recorded(op, x, y, params):
         if mask == 3:
             second = edge_of(y)
     else:
-        mark = mode
-        if mask == 0 or mode == the_none():
-            mark = mark_of(x)
-            if y != 0 and mark == the_none():
-                mark = mark_of(y)
+        mark = _inherited(x, y, mask, mode)
         if mark == 0:
             return 0
     retain(mark)
@@ -160,6 +156,15 @@ def _recorded(op, x, y, params):
         return record(plan, edges, saved, out, 0, slot(plan, "Plan.pick") != the_none(), x, y)
     same = first if class_of(first) == known("Node") and slot(plan, "Plan.same") == the_true() else 0
     return record(plan, edges, saved, out, same, slot(plan, "Plan.keeps") == the_true(), x, x)
+
+
+@device
+def _inherited(x, y, mask, mode):
+    """The mark of a result without history: that of the mode, or the first that x and y hand on; 0 if only Python knows."""
+    if mask != 0 and mode != the_none():
+        return mode
+    mark = mark_of(x)
+    return mark_of(y) if y != 0 and mark == the_none() else mark
 
 
 @device

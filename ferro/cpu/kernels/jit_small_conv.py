@@ -213,18 +213,9 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
         out = _result(x, table, _KERNEL, outputs, inputs)
         if out <= 0:
             return out
-        found = elements(dtype, out, size_of(out))
-        found[:] = 0
-        _form(
-            elements(dtype, x, size_of(x)),
-            found,
-            elements(dtype, y, size_of(y)),
-            table,
-            length(x, 0, 1),
-            inputs,
-            outputs,
-            1,
-        )
+        a, w, b = elements(dtype, x, size_of(x)), elements(dtype, out, size_of(out)), elements(dtype, y, size_of(y))
+        w[:] = 0
+        _form(a, w, b, table, length(x, 0, 1), inputs, outputs, 1)
         return out
 
     return [conv, conv_input, conv_weight]
