@@ -22,10 +22,10 @@ from numba.core.compiler_lock import global_compiler_lock
 from ferro.native import jit_arrays, jit_fields, jit_interpreter
 from ferro.native.jit import NO_WRAPPERS, device
 from ferro.native.jit_export import ENTRY, assembled, entry_type
-from ferro.native.jit_fields import load64, the_workers
+from ferro.native.jit_fields import from_python, load64, the_workers
 from ferro.native.jit_interpreter import call, release
 from ferro.native.jit_layouts import source
-from ferro.native.jit_work_queue import parallel_version
+from ferro.native.jit_work_queue import freely_in_rows
 from ferro.native.loader import SUPPORTED, address
 from ferro.native.thresholds import CHUNK, ENTRY_ALONE, ENTRY_FULL, ENTRY_MOST, MOST_CHUNKS, SMALL
 from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS
@@ -53,19 +53,14 @@ def freely(typing, function, free, values):
     def generate(context, builder, _signature, args):
         compiled = function.dispatcher.get_compile_result(signature)
         context.add_linking_libs([compiled.library])
-        module, pointer = builder.module, _int8.as_pointer()
-
-        def call(name: str, kind: Any, *given: Any) -> Any:
-            declared = ir.FunctionType(kind, [a.type for a in given])
-            return builder.call(cgutils.get_or_insert_function(module, declared, name), given)
-
+        pointer = _int8.as_pointer()
         state = cgutils.alloca_once_value(builder, pointer(None))
         with builder.if_then(args[1]):
-            builder.store(call("PyEval_SaveThread", pointer), state)
+            builder.store(from_python(builder, "PyEval_SaveThread", pointer), state)
         items = [builder.extract_value(args[2], k) for k in range(len(values.types))]
         status, result = context.call_internal_no_propagate(builder, compiled.fndesc, signature, items)
         with builder.if_then(args[1]):
-            call("PyEval_RestoreThread", ir.VoidType(), builder.load(state))
+            from_python(builder, "PyEval_RestoreThread", ir.VoidType(), builder.load(state))
         with builder.if_then(status.is_error, likely=False):
             context.call_conv.return_status_propagate(builder, status)
         return result
@@ -102,6 +97,7 @@ _NAMES: dict[str, Any] = {
     **vars(jit_interpreter),
     **vars(jit_arrays),
     "freely": freely,
+    "freely_in_rows": freely_in_rows,
     "queue": queue,
     "helpers": helpers,
     "np": np,
@@ -120,7 +116,6 @@ def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Any:
     It returns the address of the result, 0 for arguments that it is not made for, and -1 if there is no memory. `large`
     is the kernel for large arrays where the layout has dims.
     """
-    large = parallel_version(kernel) if large is None and "+" in layout else large
     kind = np.dtype(dtype)
     scope = {**_NAMES, "kernel": kernel, "large": large, "T": dtype, "number": kind.num, "width": kind.itemsize}
     exec(compile(source(layout), f"<entry {kernel.__name__}>", "exec"), scope)
@@ -154,16 +149,12 @@ def _write_entry(context: Any, module: Any, name: str, compiled: Any) -> None:
     builder = ir.IRBuilder(entry.append_basic_block("entry"))
     null = fallback.type(None)
 
-    def call(function: str, *arguments: Any) -> Any:
-        kind = ir.FunctionType(fallback.type, [a.type for a in arguments])
-        return builder.call(cgutils.get_or_insert_function(module, kind, function), arguments)
-
     callee = context.declare_function(module, compiled.fndesc)
     given = [builder.ptrtoint(objects, _int64), count]
     status, result = context.call_conv.call_function(builder, callee, _i64, (_i64, _i64), given)
     with builder.if_then(status.is_error, likely=False):
-        builder.ret(call("PyErr_NoMemory"))
+        builder.ret(from_python(builder, "PyErr_NoMemory", fallback.type))
     with builder.if_then(builder.icmp_signed("==", result, _int64(0)), likely=False):
-        builder.ret(call("PyObject_Vectorcall", fallback, objects, count, null))
+        builder.ret(from_python(builder, "PyObject_Vectorcall", fallback.type, fallback, objects, count, null))
     failed = builder.icmp_signed("==", result, _int64(-1))
     builder.ret(builder.select(failed, null, builder.inttoptr(result, null.type)))

@@ -245,10 +245,11 @@ class _Text:
         alone = "fine = freely(kernel, size >= ALONE, given)"
         if "+" in self.flags:
             length = "size // columns" if self.in_rows else "size"
-            more = f"queue(), count, min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(self.whole) or 0}, -2, *given"
-            more = "*given, queue(), count" if "dims" in self.arguments else more
-            fine = "fine" if "?" in self.flags else "found"
-            self.lines += [f"if size > MOST: {fine} = freely(large, True, ({more}))", f"else: {alone}"]
+            chunks = f"min(size // GRAIN, CHUNKS, {length}), {length}, {' | '.join(self.whole) or 0}"
+            large = f"found = freely_in_rows(kernel, (queue(), count, {chunks}, -2), given)"
+            if "dims" in self.arguments:
+                large = f"{'fine' if '?' in self.flags else 'found'} = freely(large, True, (*given, queue(), count))"
+            self.lines += [f"if size > MOST: {large}", f"else: {alone}"]
         else:
             self.lines.append(alone)
         self.lines += self.let_go
