@@ -276,6 +276,10 @@ def test_what_cannot_be_made_takes_nothing_with_it(call: str, recording: bool) -
     testing = pytest.importorskip("_testcapi", reason="this Python cannot be told to have no memory")
     x = changed(2, 4)
     function, arguments = arguments_of(call, x)
+    if sys.version_info[:2] != (3, 11) or type(OPS["add"].direct) is not BuiltinFunctionType:
+        pytest.skip(
+            "functions of Python and NumPy lose objects themselves where memory is short, other ones in each version"
+        )
     watched = [x, x._data, x._counter, *arguments, ferro.Tensor, Node, MultiNode, OutputRef, View]
 
     def short_of(allocation: int) -> bool:
