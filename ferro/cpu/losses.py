@@ -248,6 +248,7 @@ def _per_class(weight: Any, x: Any) -> Any:
 # -- losses of differences: by kernels alone, the formulas for where there are none stand with the operations --------------
 
 KINDS = {"square": 0, "absolute": 1, "huber": 2}
+_KERNELS = ("loss_sum", "loss_add", "loss_each", "loss_vjp")
 
 
 def loss_of_difference(loss: Any, kind: str, x: Any, y: Any, parameter: float, factor: float, reduction: str) -> Any:
@@ -267,22 +268,12 @@ def slope_of_difference(
 
 
 def _has_kernel(kind: str, x: Any, y: Any, reduction: str) -> bool:
-    """Whether a kernel computes the loss, or (with no reduction named) its slope."""
-    if x.size < SMALL:
-        return kind == "square" and reduction != "none" and _small_differences(x, y)
-    return has_kernel(x) and (kind == "huber" or reduction != "none")
-
-
-def _small_differences(x: Any, y: Any) -> bool:
-    """Whether kernels compute the loss of these small arrays, and its slope."""
-    return (
-        x.size > 0
-        and x.shape == y.shape
-        and x.dtype is y.dtype
-        and x.flags.carray
-        and y.flags.carray
-        and has_kernel(x, "loss_sum", "loss_vjp", small=True)
-    )
+    """Whether a kernel computes the loss, or (with no reduction named) its slope: of small arrays only squares that lie alike."""
+    if reduction == "none" and kind != "huber":
+        return False
+    if x.size < SMALL and not (kind == "square" and x.size and x.shape == y.shape and x.dtype is y.dtype):
+        return False
+    return (x.size >= SMALL or (x.flags.carray and y.flags.carray)) and has_kernel(x, *_KERNELS, small=True)
 
 
 def _flat_pair(x: Any, y: Any) -> tuple:
