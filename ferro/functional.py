@@ -100,7 +100,6 @@ from ferro.ops.matrix_functions import *
 from ferro.ops.matrix_norms import *
 from ferro.ops.named_windows import *
 from ferro.ops.nonzero import *
-from ferro.ops.normalisation import batch_norm_vjp, group_norm_vjp, layer_norm_vjp, rms_norm_vjp
 from ferro.ops.norms import *
 from ferro.ops.norms import vector_norm
 from ferro.ops.number_tests import *

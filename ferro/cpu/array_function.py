@@ -22,7 +22,6 @@ Note [Array functions]
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from importlib import import_module
@@ -30,54 +29,23 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, contiguous, has_kernel, is_half, share_rows, widened
+from ferro.cpu.kernel_routes import Routes
+from ferro.cpu.kernels.common import has_kernel, is_half, widened
 from ferro.cpu.kernels.entries import DTYPES, FILES, entry
-from ferro.cpu.thresholds import CHANNEL_ROWS
-from ferro.native import registry
 from ferro.native.entries import EntryFile
-from ferro.native.thresholds import CHUNK
-from ferro.native.workers import run_parts
 
 _PACKAGE = "ferro.cpu.kernels"
-TILE = 256  # columns that a kernel takes together
-NARROW = 8  # fewer columns than this are turned into rows
-_WIDE = np.dtype(np.float64)
-_DTYPE_OF = {"norms": _WIDE, "labels": np.dtype(np.int64)}  # of the others: that of x
 
 DECLARED: dict[str, ArrayFunction] = {}
 
 
-class ArrayFunction:
+class ArrayFunction(Routes):
     """What `array_function` has been told; see Note [Array functions]."""
 
-    __slots__ = (
-        "changes",
-        "columns",
-        "formula",
-        "function",
-        "grain",
-        "kernels",
-        "layout",
-        "lead",
-        "loop",
-        "name",
-        "results",
-        "small",
-        "words",
-    )
+    __slots__ = ("function",)
 
-    def __init__(self, name: str, layout: str, formula: Callable, loop: str, small: str, columns: str, grain: float):
-        self.name, self.layout, self.formula = name, layout, formula
-        self.loop, self.small, self.columns = loop, small or loop, columns
-        words, _, results = layout.rstrip("?+ ").partition(" -> ")
-        self.words, self.results = words.split(), results.split()
-        self.changes = "changed" in self.words  # arguments, and has no result
-        self.lead = self.words.index("changed" if self.changes else "x")
-        self.grain = grain
-        for kernel in filter(None, (loop, columns)):
-            module, _, plain = kernel.partition(".")
-            registry.declare(_PACKAGE, {module: plain})
-        self.kernels = tuple([kernel.partition(".")[2] for kernel in (loop, columns) if kernel])
+    def __init__(self, *declared: Any):
+        super().__init__(*declared)
         self.function = self._dispatcher()
 
     def _dispatcher(self) -> Callable:
@@ -88,7 +56,7 @@ class ArrayFunction:
         def dispatch(*args: Any) -> Any:
             x = args[lead]
             if x.ndim and has_kernel(x, *kernels):
-                return self._by_kernel(args, None)
+                return self.by_kernel(args, None)
             return self._in_float32(args) if is_half(x) and not self.changes else formula(*args)
 
         dispatch.__name__ = dispatch.__qualname__ = self.name
@@ -102,7 +70,7 @@ class ArrayFunction:
         x = args[self.lead]
         outs = out if isinstance(out, tuple) else (out,)
         if x.ndim and has_kernel(x, *self.kernels):
-            found = self._by_kernel(args, outs)
+            found = self.by_kernel(args, outs)
         else:
             found = entered(self)(*args)
         pairs = list(zip(outs, found if isinstance(found, tuple) else (found,), strict=True))
@@ -112,12 +80,6 @@ class ArrayFunction:
         for a, b in pairs:
             if a is not None and a is not b:
                 np.copyto(a, b)
-
-    def _check(self, a: np.ndarray, shape: tuple, dtype: Any) -> None:
-        if a.shape != shape or a.dtype != dtype:
-            raise ValueError(
-                f"{self.name}: the result has shape {shape} and dtype {dtype}, not {a.shape} and {a.dtype}"
-            )
 
     def _in_float32(self, args: tuple) -> Any:
         """The function of 16-bit floats; x and r are rounded once at the end, the rest stays as it is."""
@@ -132,136 +94,17 @@ class ArrayFunction:
             ]
         )
 
-    def _by_kernel(self, args: tuple, outs: tuple | None) -> Any:
-        """The results of the kernel, in the arrays of `outs` as far as a kernel can write into these."""
-        x = args[self.lead]
-        if self.changes:
-            return self._changed(args)
-        if "dims" in self.words:
-            dims = args[self.words.index("dims")]
-            return self._reduced(x, dims, args[self.words.index("keep")]) if dims else self.formula(*args)
-        length = x.shape[-1]
-        if "last" in self.words:
-            dim = args[self.words.index("last")] % x.ndim
-            if dim != x.ndim - 1:
-                return self._along(dim, args)
-        elif "trailing" in self.words:
-            length = math.prod(x.shape[x.ndim - args[self.words.index("trailing")] :])
-        return self._by_rows(args, x, length, outs)
-
-    def _by_rows(self, args: tuple, x: np.ndarray, length: int, outs: tuple | None) -> Any:
-        """Of matrices with rows of that length."""
-        rows = x.size // max(length, 1)
-        needs = args[self.words.index("needs")] if "needs" in self.words else (True,) * len(self.results)
-        given, whole = self._given(args, x.dtype, (rows, length))
-        summed = "weight" in self.results
-        parts = max(1, min(rows // CHANNEL_ROWS, x.size // CHUNK, MOST_CHUNKS)) if summed else 0
-        shape = x.shape[x.ndim - args[self.words.index("trailing")] :] if summed else ()  # of a result `weight`
-        found = []
-        for k, word in enumerate(self.results):
-            out = None if outs is None else outs[k]
-            full, dtype = {"x": x.shape, "weight": shape}.get(word, (rows,)), _DTYPE_OF.get(word, x.dtype)
-            if out is not None:
-                self._check(out, full, dtype)
-            if word == "weight":
-                made = np.zeros((parts, length if needs[k] else 0))
-            elif not needs[k]:
-                made = np.empty((0, length), dtype)
-            else:
-                made = out if out is not None and out.flags.carray else np.empty(full, dtype)
-            found.append(made)
-            given.append(made.reshape(-1, length) if word == "x" else made)
-        if summed:
-            run_parts(self.kernels[0], parts, tuple(given), whole)
-            for k, word in enumerate(self.results):
-                if word == "weight" and needs[k]:
-                    found[k] = found[k].sum(0).astype(x.dtype).reshape(shape)
-        elif not share_rows(self.kernels[0], rows, int(self.grain * GRAIN) // max(length, 1), tuple(given), whole):
-            return self.formula(*args)
-        results = [a if need else None for a, need in zip(found, needs, strict=True)]
-        return results[0] if len(results) == 1 else tuple(results)
-
-    def _given(self, args: tuple, dtype: Any, shape: tuple[int, int]) -> tuple[list, int]:
-        """What the kernel gets of the arguments, and a mask of what is not cut into rows."""
-        given: list[Any] = []
-        whole = 0
-        for word, a in zip(self.words, args, strict=True):
-            if word in ("x", "="):
-                given.append(contiguous(a, dtype).reshape(shape))
-            elif word == "weight":
-                whole |= 1 << len(given)
-                given.append(np.empty(0, dtype) if a is None else contiguous(a, dtype).reshape(-1))
-            elif word in ("rows", "norms", "labels"):
-                given.append(contiguous(a, _DTYPE_OF.get(word, dtype)).reshape(-1))
-            elif word == "number":
-                given.append(float(a))
-        return given, whole
-
-    def _changed(self, args: tuple) -> Any:
-        """A kernel of elements that writes to its first arrays, if all of these lie alike in memory."""
-        x, whole = args[self.lead], 0
-        order = None if x.flags.carray else sorted(range(x.ndim), key=x.strides.__getitem__, reverse=True)
-        given: list[Any] = []
-        for word, a in zip(self.words, args, strict=True):
-            if word in ("changed", "state", "buffer", "="):
-                if a is None:
-                    whole |= 1 << len(given)
-                    given.append(np.empty(0, x.dtype))
-                    continue
-                moved = a if order is None else a.transpose(order)
-                if word != "=" and not (moved.flags.carray and moved.dtype == x.dtype):
-                    return self.formula(*args)
-                given.append(contiguous(moved, x.dtype).reshape(-1))
-            else:
-                given.append(bool(a) if word == "flag" else float(a))
-        share_rows(self.kernels[0], x.size, int(self.grain * GRAIN), tuple(given), whole)
-        return None
-
-    def _along(self, dim: int, args: tuple) -> np.ndarray:
-        """The function along a dimension that is not the last; the result is C-contiguous."""
-        arrays = [a for word, a in zip(self.words, args, strict=True) if word in ("x", "=")]
-        x = args[self.lead]
-        length, after = x.shape[dim], math.prod(x.shape[dim + 1 :])
-        if self.columns and after >= NARROW:
-            out = np.empty(x.shape, x.dtype)
-            blocks = [contiguous(a, x.dtype).reshape(-1, length, after) for a in arrays]
-            self._by_tiles(*blocks, out.reshape(blocks[0].shape))
-            return out
-        turned = [contiguous(np.moveaxis(a, dim, -1), x.dtype) for a in arrays]
-        last = tuple([turned.pop(0) if word in ("x", "=") else -1 for word in self.words])
-        return np.ascontiguousarray(np.moveaxis(self._by_kernel(last, None), -1, dim))
-
-    def _by_tiles(self, *blocks: np.ndarray) -> None:
-        """The kernel of columns over arrays (before, along, after), the last one being its result."""
-        before, length, after = blocks[0].shape
-        tiles = before * -(-after // TILE)
-        first = len(blocks)  # the place of a chunk's first tile among the arguments; all arrays are given whole
-        args = (*blocks[:-1], TILE, 0, tiles, blocks[-1])
-        share_rows(self.kernels[1], tiles, -(-int(self.grain * GRAIN) // (length * min(after, TILE))), args, -1, first)
-
-    def _reduced(self, x: np.ndarray, dims: tuple[int, ...], keep: bool) -> np.ndarray:
-        """A number for what lies along `dims`."""
-        left = [1 if dim in dims else n for dim, n in enumerate(x.shape) if keep or dim not in dims]
-        before, after = math.prod(x.shape[: dims[0]]), math.prod(x.shape[dims[-1] + 1 :])
-        if self.columns and after >= NARROW and x.flags.carray and dims[-1] - dims[0] + 1 == len(dims):
-            out = np.empty((before, after), x.dtype)
-            self._by_tiles(x.reshape(before, -1, after), out)
-            return out.reshape(left)
-        kept = [dim for dim in range(x.ndim) if dim not in dims]
-        rows = contiguous(x.transpose(*kept, *dims)).reshape(-1, math.prod([x.shape[dim] for dim in dims]))
-        out = np.empty(rows.shape[0], x.dtype)
-        share_rows(self.kernels[0], len(rows), -(-int(self.grain * GRAIN) // max(rows.shape[1], 1)), (rows, out))
-        return out.reshape(left)
-
     def examples(self, x: np.ndarray) -> Iterator[tuple]:
         """Arguments made from the layout for an array of at least two dimensions, one tuple for each route to a kernel."""
-        rows, last = x.reshape(len(x), -1), x.ndim - 1
+        groups = next(k for k in (3, 2, 1) if x.shape[1] % k == 0) if "groups" in self.words else 1
+        rows, last = x.reshape(len(x) * groups, -1), x.ndim - 1
+        channels = x.swapaxes(0, 1).reshape(x.shape[1], -1)[:, 0]
         values: dict[str, Any] = {
             "x": x,
             "=": 1.5 - x,
             "weight": x[-1] + 1,
             "rows": rows[:, 0] / 2,
-            "norms": rows[:, -1].astype(_WIDE) + 4,
+            "norms": rows[:, -1].astype(np.float64) + 4,
             "labels": np.arange(len(x)) % x.shape[1],
             "number": 0.25,
             "trailing": last,
@@ -272,6 +115,9 @@ class ArrayFunction:
             "changed": x,
             "state": 2.5 - x,
             "flag": False,
+            "channel": channels + 1,
+            "channels": channels / 2,
+            "groups": groups,
         }
         some: list[dict] = [{}]
         if "weight" in self.words:
@@ -280,6 +126,8 @@ class ArrayFunction:
             some += [{"last": dim, "dims": (dim,)} for dim in range(last)]
         if "dims" in self.words and last > 1:
             some.append({"dims": (0, last), "keep": True})
+        if "channel" in self.words:
+            some += [{"flag": True}, {"flag": True, "channel": None}]
         if "buffer" in self.words:
             some.append({"flag": True, "buffer": x + 1})
         for other in some:

@@ -18,6 +18,7 @@ Note [Layouts]
     table     in place of x a matrix of any size, of which rows are taken;  index   an array of int64
     count     an int: how many rows the result has
     channels  a vector with a number for each channel, dimension 1 of x;  channel   the same, or None
+    groups    an int: how many groups of channels there are; rows then have a number for each group of each image
     changed   an x that is written to;  buffer   an array of its shape that is, or None;  flag   a bool
 
     Where all words are x, many, =, ~ and number, and the result is x (elementwise functions), arrays may have their
@@ -30,7 +31,9 @@ Note [Layouts]
 
     Kernels get flat arrays and numbers in the order of the layout, with dims three lengths (of what lies before the
     dimensions, in them, and behind them), and the flat results. With last, trailing, labels or index, arrays have rows;
-    with channel or channels, three dimensions. At the end may stand "?", the kernel says whether it could compute the
+    with channel or channels, three dimensions (images, channels, places), and are told the range of all channels. With groups
+    the dimensions are (images and groups, channels, places), and what has a number for each channel is a matrix with a row for
+    each group; but results are flat. At the end may stand "?", the kernel says whether it could compute the
     result, and "+", large arrays too: shared by their elements or rows, or with dims by another kernel, which is also
     told where the queue is and how many threads may help.
 """
@@ -103,10 +106,15 @@ if ndim_of({x}) != ndim_of({index}) + 1 or size != places * columns or total < 1
 |""",
     "channels": """
 if not is_vector({a}, number, channels): return 0
-| elements(T, {a}, channels)""",
+| elements(T, {a}, {channels})""",
     "channel": """
 if {a} != the_none() and not is_vector({a}, number, channels): return 0
-| elements(T, {x} if {a} == the_none() else {a}, 0 if {a} == the_none() else channels)""",
+| elements(T, {x} if {a} == the_none() else {a}, 0 if {a} == the_none() else {channels})""",
+    "groups": """
+if class_of({a}) != int_type(): return 0
+groups = as_long({a})
+if groups < 1 or channels % groups != 0: return 0
+|""",
     "changed": """
 if not is_plain({a}, number) or flags_of({a}) & WRITABLE == 0: return 0
 size = size_of({a})
@@ -158,7 +166,7 @@ _RESULTS = {
     "channels": "sized({x}, channels) | elements(T, {r}, channels)",
     "r": "reduced({x}, first, stop, keep, False) | elements(T, {r}, before * behind)",
     "i": "reduced({x}, first, stop, keep, True) | elements(np.int64, {r}, before * behind)",
-    "rows": "sized({x}, size // columns) | elements(T, {r}, size // columns)",
+    "rows": "sized({x}, {rows}) | elements(T, {r}, {rows})",
     "weight": "reduced({x}, 0, first, False, False) | elements(T, {r}, columns)",
 }
 _IN_ROWS, _IN_CHANNELS, _ELEMENTWISE = (
@@ -190,8 +198,13 @@ class _Text:
             "most": "FULL" if "+" in self.flags else "MOST",
             "unless_free": f" and not is_without_gaps({self.x}, width)" if free else "",
         }
-        if self.in_channels:
+        rows, channels = "size // columns", "channels"
+        if "groups" in self.arguments:
+            rows, channels = "size // (channels // groups * places)", "groups, channels // groups"
+            self.names["size"] = f"{rows}, channels // groups, places"
+        elif self.in_channels:
             self.names["size"] = "size // (channels * places), channels, places"
+        self.names |= {"rows": rows, "channels": channels}
         self.lines: list[str] = []
         self.given: list[str] = []  # what the kernel gets
         self.whole: list[str] = []  # bits of arrays that are not cut into chunks
@@ -215,8 +228,9 @@ class _Text:
                 self.lines.append(f"if ndim_of(a{k}) < 2: return 0")
                 self.lines.append(f"channels, places = length(a{k}, 1, 2), length(a{k}, 2, ndim_of(a{k}))")
         self.lines += [f"if n_{a} != 0 and n_{a} != columns: return 0" for a in self.named("weight")]
-        self.lines += [f"if length({a}, 0, 1) != size // columns: return 0" for a in self.named("rows")]
+        self.lines += [f"if length({a}, 0, 1) != {self.names['rows']}: return 0" for a in self.named("rows")]
         self.given += ["before", "inside", "behind"] if "dims" in self.arguments else []
+        self.given += ["0", "channels"] if self.in_channels and "groups" not in self.arguments else []
 
     def gather(self) -> None:
         """Calls those that may help with a large array."""

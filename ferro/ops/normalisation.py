@@ -111,26 +111,6 @@ LAYER_NORM = Op(
 )
 
 
-def layer_norm_vjp(
-    g: Tensor, x: Tensor, weight: Tensor | None, mean: Any, rstd: Any, n: int, eps: float, needs: tuple
-) -> tuple:
-    """The backward of layer_norm by x, weight and bias, on Tensors (mean and rstd are computed anew: they need a
-    history).
-    """
-    ndim = x._data.ndim
-    dims, lead = tuple(range(ndim - n, ndim)), tuple(range(ndim - n))
-    d = x - x.mean(dims, True)
-    r = ((d * d).mean(dims, True) + eps).rsqrt()
-    z = d * r
-    h = g if weight is None else g * weight
-    dx = (h - h.mean(dims, True) - z * (h * z).mean(dims, True)) * r if needs[0] else None
-    return dx, _sum(g * z, lead) if needs[1] else None, _sum(g, lead) if needs[2] else None
-
-
-def _sum(t: Tensor, dims: tuple) -> Tensor:
-    return t.sum(dims) if dims else t
-
-
 def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """y = x / sqrt(mean(x²) + eps) over the last dimensions, times weight.
 
@@ -182,16 +162,6 @@ RMS_NORM = Op(
         Sample(Arg(0, 3), (3,), Arg(3)),
     ],
 )
-
-
-def rms_norm_vjp(g: Tensor, x: Tensor, weight: Tensor | None, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
-    """The backward of rms_norm by x and weight, on Tensors (rstd is computed anew: it needs a history)."""
-    ndim = x._data.ndim
-    dims, lead = tuple(range(ndim - n, ndim)), tuple(range(ndim - n))
-    r = ((x * x).mean(dims, True) + eps).rsqrt()
-    z = x * r
-    h = g if weight is None else g * weight
-    return (h - z * (h * z).mean(dims, True)) * r if needs[0] else None, _sum(g * z, lead) if needs[1] else None
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------
@@ -380,26 +350,6 @@ BATCH_NORM = Op(
 )
 
 
-def batch_norm_vjp(
-    g: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, var: Tensor, training: bool, eps: float, needs: tuple
-) -> tuple:
-    """The backward of batch_norm by x, weight and bias, on Tensors (in training the statistics are computed anew)."""
-    ndim = x._data.ndim
-    dims = (0, *range(2, ndim))
-    column = tuple([-1 if i == 1 else 1 for i in range(ndim)])
-    if training:
-        d = x - x.mean(dims, True)
-        r = ((d * d).mean(dims, True) + eps).rsqrt()
-    else:
-        d, r = x - mean.reshape(column), (var.reshape(column) + eps).rsqrt()
-    z = d * r
-    h = g if weight is None else g * weight.reshape(column)
-    dx = None
-    if needs[0]:
-        dx = (h - h.mean(dims, True) - z * (h * z).mean(dims, True)) * r if training else h * r
-    return dx, (g * z).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
-
-
 def instance_norm(
     input: Tensor,
     running_mean: Tensor | None = None,
@@ -485,22 +435,6 @@ GROUP_NORM = Op(
     ],
     layout=CHANNELS,
 )
-
-
-def group_norm_vjp(
-    g: Tensor, x: Tensor, weight: Tensor | None, mean: Any, rstd: Any, groups: int, eps: float, needs: tuple
-) -> tuple:
-    """The backward of group_norm by x, weight and bias, on Tensors (mean and rstd are computed anew)."""
-    shape = x._data.shape
-    column = tuple([-1 if i == 1 else 1 for i in range(len(shape))])
-    dims = tuple([i for i in range(len(shape)) if i != 1])
-    rows = x.reshape(shape[0], groups, -1)
-    d = rows - rows.mean(-1, True)
-    r = ((d * d).mean(-1, True) + eps).rsqrt()
-    z = d * r
-    h = (g if weight is None else g * weight.reshape(column)).reshape(rows._data.shape)
-    dx = ((h - h.mean(-1, True) - z * (h * z).mean(-1, True)) * r).reshape(shape) if needs[0] else None
-    return dx, (g * z.reshape(shape)).sum(dims) if needs[1] else None, g.sum(dims) if needs[2] else None
 
 
 declare(

@@ -32,10 +32,6 @@ _MODULES = {
     "jit_broadcast": "combine",
     "jit_masks": "choose pick place",
     "jit_strided_copy": "move transposed triangle",
-    "jit_norm": (
-        "channel_moments channel_sums channel_squares channel_products channel_affine channel_norm_vjp channel_mix "
-        "column_sums column_squares column_products column_affine column_norm_vjp batch_norm batch_norm_vjp"
-    ),
     "jit_pointwise": "hypot fmod remainder floor_divide loss_sum loss_add loss_each loss_vjp",
     "jit_order": "first_of_rows",
     "jit_pool": "max_pool max_pool_vjp avg_pool avg_pool_vjp",

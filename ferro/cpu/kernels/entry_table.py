@@ -12,8 +12,6 @@ LAYOUTS = {
         "var": "x dims number keep -> r ?",
         "vector_norm": "x number dims keep -> r ?+",
         "max_dim min_dim": "x dims keep -> r i",
-        "batch_norm": "x channel channel none none true number -> x channels channels ?",
-        "batch_norm_vjp": "x = channel channels channels true number any -> x channels channels ?",
         "cross_entropy": "x labels none number mean number -> one norms ?",
         "cross_entropy_vjp": "one x labels none number mean number norms -> x ?",
         "difference_loss": "number x = number number mean -> one",

@@ -1,4 +1,4 @@
-"""Compiled kernels of normalisation: over rows (layer norm), and over the channels of a (batch, channel, place) array.
+"""Compiled loops of normalisation: over rows (layer norm), groups of channels, and the channels of a batch.
 
 Column sums are added in float32 over a few rows and then in float64, so that long columns lose no accuracy.
 """
@@ -9,12 +9,13 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_rows import mean_of, read_ahead, squares_from, total_of
-from ferro.native.jit import kernel, reduction
+from ferro.cpu.kernels.jit_rows import mean_of, read_ahead, squares_from
+from ferro.native.jit import device, kernel, reduction
 
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data
 _PIECE = 2048  # numbers that stay in the cache between two readings
+_COLUMNS = 64  # of a matrix, that are taken together
 
 
 @reduction
@@ -142,204 +143,245 @@ def rms_norm_vjp(g, x, weight, rstd, out, g_weight):
                 some_weight[:] = 0
 
 
-# --- channels: a channel has many places ------------------------------------------------------------------------------
+# --- groups of channels ----------------------------------------------------------------------------------------------
 
 
-@kernel
-def channel_sums(x, first, last, totals):
-    """Adds to totals, a float64 per channel, the sum of each channel from `first` to before `last`."""
-    for a in range(x.shape[0]):
-        for k in range(first, last):
-            totals[k] += f64(total_of(x[a, k]))
+@device
+def _joined(n, mean, squares, more, m, q):
+    """Mean and squares of n numbers and of `more` together. Source: Chan, Golub and LeVeque, Updating Formulae, 1979."""
+    if n == 0:
+        return m, q
+    d = m - mean
+    return mean + d * more / (n + more), squares + q + d * d * n * more / (n + more)
 
 
-@kernel
-def channel_squares(x, mean, first, last, totals):
-    """Adds to totals the sum of the squares of the distances from the channel's mean."""
-    for a in range(x.shape[0]):
-        for k in range(first, last):
-            totals[k] += squares_from(x[a, k], mean[k])
+@device
+def _moments(x):
+    """The mean of a vector and the sum of the squares of the distances from it, in float64; read once, in short pieces."""
+    mean, squares = f64(0), f64(0)
+    for start in range(0, x.size, _PIECE):
+        piece = x[start : min(start + _PIECE, x.size)]
+        m = mean_of(piece)
+        near = x.dtype.type(m)
+        q = squares_from(piece, near) - piece.size * (m - f64(near)) ** 2
+        mean, squares = _joined(start, mean, squares, piece.size, m, q)
+    return mean, squares
 
 
-@kernel
-def channel_moments(x, sums, squares):
-    """The sum of each x[a, k] and the sum of the squares of the distances from its mean; read once, in short pieces."""
-    n = x.shape[2]
-    for a in range(x.shape[0]):
-        for k in range(x.shape[1]):
-            total, spread = f64(0), f64(0)
-            for start in range(0, n, _PIECE):
-                piece = x[a, k, start : start + _PIECE]
-                m = mean_of(piece)
-                s = m * piece.size
-                near = x.dtype.type(m)
-                q = squares_from(piece, near) - piece.size * (m - f64(near)) ** 2
-                d = m - total / start if start else f64(0)
-                spread += q + d * d * start * piece.size / (start + piece.size)
-                total += s
-            sums[a, k], squares[a, k] = total, spread
-
-
-@kernel
-def channel_products(g, x, mean, first, last, plain, product):
-    """Adds to two float64 rows the sums of g and of g (x - mean)."""
-    for a in range(x.shape[0]):
-        for k in range(first, last):
-            one, two = _sums_of_products(g[a, k], x[a, k], mean[k])
-            plain[k] += f64(one)
-            product[k] += f64(two)
-
-
-# Of matrices with a row for each image and channel, the rows from `first` to `stop` are computed.
-
-
-@kernel
-def channel_affine(x, mean, scale, shift, out, first, stop):
+@device
+def _affine(x, mean, scale, shift, out):
     """(x - mean) scale + shift."""
-    k = first % mean.size
-    for i in range(first, stop):
-        row, target = x[i], out[i]
-        m, s, b = mean[k], scale[k], shift[k]
-        for j in range(row.size):
-            target[j] = (row[j] - m) * s + b
-        k = k + 1 if k + 1 < mean.size else 0
+    for j in range(x.size):
+        out[j] = (x[j] - mean) * scale + shift
+
+
+@device
+def _slope(g, x, mean, of_g, of_x, shift, out):
+    """g of_g - (x - mean) of_x - shift."""
+    for j in range(x.size):
+        out[j] = g[j] * of_g - ((x[j] - mean) * of_x + shift)
+
+
+@device
+def _each(parameter, each, value):
+    """A parameter in rows, with a number for each channel of a group; `value` for one that is absent."""
+    return parameter if parameter.size else np.full((1, each), value, parameter.dtype)
 
 
 @kernel
-def channel_norm_vjp(g, x, mean, scale, plain, product, out, first, stop):
-    """(g - plain - (x - mean) product) scale."""
-    k = first % mean.size
-    for i in range(first, stop):
-        grads, row, target = g[i], x[i], out[i]
-        m, s, p, q = mean[k], scale[k], plain[k], product[k]
-        for j in range(row.size):
-            target[j] = (grads[j] - p - (row[j] - m) * q) * s
-        k = k + 1 if k + 1 < mean.size else 0
+def group_norm(x, weight, bias, eps, out, mean, rstd):
+    """A row of x has the channels and places of a group; weight and bias have the channels of one group after the other."""
+    T = x.dtype.type
+    each, places = x.shape[1], x.shape[2]
+    scales, shifts = _each(weight, each, 1), _each(bias, each, 0)
+    for i in range(x.shape[0]):
+        row = x[i].reshape(-1)
+        center, squares = _moments(row)
+        m, r = T(center), T(1 / math.sqrt(squares / row.size + eps))
+        mean[i], rstd[i] = m, r
+        w, b = scales[i % len(scales)], shifts[i % len(shifts)]
+        if places == 1:
+            target = out[i].reshape(-1)
+            for k in range(each):
+                target[k] = (row[k] - m) * (r * w[k]) + b[k]
+        else:
+            for k in range(each):
+                _affine(x[i, k], m, r * w[k], b[k], out[i, k])
 
 
 @kernel
-def channel_mix(g, x, mean, rstd, of_g, of_x, shift, out, first, stop):
-    """g of_g + (x - mean) rstd of_x + shift."""
-    k = first % mean.size
-    for i in range(first, stop):
-        grads, row, target = g[i], x[i], out[i]
-        m, r, p, q, b = mean[k], rstd[k], of_g[k], of_x[k], shift[k]
-        for j in range(row.size):
-            target[j] = grads[j] * p + ((row[j] - m) * r * q + b)
-        k = k + 1 if k + 1 < mean.size else 0
+def group_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
+    """The gradients for weight and bias are left apart for each row of x, as float64; empty: not wanted."""
+    T = x.dtype.type
+    each, places = x.shape[1], x.shape[2]
+    scales = _each(weight, each, 1)
+    for i in range(x.shape[0]):
+        m, r, w = mean[i], rstd[i], scales[i % len(scales)]
+        g_row, row = g[i].reshape(-1), x[i].reshape(-1)
+        plain, product = f64(0), f64(0)
+        if places == 1:
+            one, two = _weighted_sums_of_products(g_row, w, row, m)
+            plain, product = f64(one), f64(two)
+            for k in range(g_weight.shape[1]):
+                g_weight[i, k] = f64(g_row[k] * ((row[k] - m) * r))
+            for k in range(g_bias.shape[1]):
+                g_bias[i, k] = f64(g_row[k])
+        else:
+            for k in range(each):
+                one, two = _sums_of_products(g[i, k], x[i, k], m)
+                plain += f64(one * w[k])
+                product += f64(two * w[k])
+                if g_weight.size:
+                    g_weight[i, k] = f64(two) * f64(r)
+                if g_bias.size:
+                    g_bias[i, k] = f64(one)
+        if not out.size:
+            continue
+        count = f64(each * places)
+        of_x, shift = T(product * r / count * r * r), T(plain / count * r)
+        if places == 1:
+            target = out[i].reshape(-1)
+            for k in range(each):
+                target[k] = g_row[k] * (r * w[k]) - ((row[k] - m) * of_x + shift)
+        else:
+            for k in range(each):
+                _slope(g[i, k], x[i, k], m, r * w[k], of_x, shift, out[i, k])
 
 
-# --- channels: a channel has one place, and is a column of a matrix ---------------------------------------------------
+# --- channels of a batch ---------------------------------------------------------------------------------------------
+
+# A kernel takes the channels from `first` to before `last`, so many at a time that they lie side by side for some length.
+# Where a channel has one place in each image, they are columns of a matrix. Inner loops run over slices from 0: an index
+# that might be negative, for all Numba knows, is not vectorised.
 
 
-# Inner loops run over slices from 0: an index that might be negative, for all Numba knows, is not vectorised.
+@device
+def _side(x):
+    """How many channels are taken at a time."""
+    return _COLUMNS if x.shape[2] == 1 else max(1, _PIECE // x.shape[2])
 
 
-@kernel
-def column_sums(x, first, last, totals):
-    partial = np.zeros(last - first, x.dtype)
-    total = totals[first:last]
+@device
+def _add(some, sums):
+    """Add sums of some rows, in the precision of the data, to those of all rows, in float64; they begin anew."""
+    for k in range(some.size):
+        sums[k] += f64(some[k])
+    some[:] = 0
+
+
+@device
+def _column_moments(x, low, mean, squares):
+    """The mean of columns of a matrix from `low` on, and the sum of the squares of the distances from it."""
+    some = np.zeros(mean.size, x.dtype)
+    mean[:] = 0
+    squares[:] = 0
     for a in range(x.shape[0]):
-        row = x[a, first:last]
-        for k in range(partial.size):
-            partial[k] += row[k]
+        row = x[a, low : low + some.size]
+        for k in range(some.size):
+            some[k] += row[k]
         if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
-            for k in range(partial.size):
-                total[k] += f64(partial[k])
-            partial[:] = 0
-
-
-@kernel
-def column_squares(x, mean, first, last, totals):
-    partial = np.zeros(last - first, x.dtype)
-    total, middle = totals[first:last], mean[first:last]
+            _add(some, mean)
+    mean /= x.shape[0]
+    middle = mean.astype(x.dtype)
     for a in range(x.shape[0]):
-        row = x[a, first:last]
-        for k in range(partial.size):
+        row = x[a, low : low + some.size]
+        for k in range(some.size):
             d = row[k] - middle[k]
-            partial[k] += d * d
+            some[k] += d * d
         if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
-            for k in range(partial.size):
-                total[k] += f64(partial[k])
-            partial[:] = 0
+            _add(some, squares)
 
 
-@kernel
-def column_products(g, x, mean, first, last, plain, product):
-    ones = np.zeros(last - first, x.dtype)
-    twos = np.zeros(last - first, x.dtype)
-    one, two, middle = plain[first:last], product[first:last], mean[first:last]
+@device
+def _column_products(g, x, low, mean, plain, product):
+    """The sums of g and of g (x - mean) of columns of a matrix from `low` on."""
+    ones, twos = np.zeros(mean.size, x.dtype), np.zeros(mean.size, x.dtype)
     for a in range(x.shape[0]):
-        row, g_row = x[a, first:last], g[a, first:last]
+        g_row, row = g[a, low : low + ones.size], x[a, low : low + ones.size]
         for k in range(ones.size):
             ones[k] += g_row[k]
-            twos[k] += g_row[k] * (row[k] - middle[k])
+            twos[k] += g_row[k] * (row[k] - mean[k])
         if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
-            for k in range(ones.size):
-                one[k] += f64(ones[k])
-                two[k] += f64(twos[k])
-            ones[:] = 0
-            twos[:] = 0
+            _add(ones, plain)
+            _add(twos, product)
 
 
 @kernel
-def column_affine(x, mean, scale, shift, out):
-    for a in range(x.shape[0]):
-        for k in range(x.shape[1]):
-            out[a, k] = (x[a, k] - mean[k]) * scale[k] + shift[k]
-
-
-@kernel
-def column_norm_vjp(g, x, mean, scale, plain, product, out):
-    for a in range(x.shape[0]):
-        for k in range(x.shape[1]):
-            out[a, k] = (g[a, k] - plain[k] - (x[a, k] - mean[k]) * product[k]) * scale[k]
-
-
-# --- channels of small arrays: everything in one call -----------------------------------------------------------------
-
-
-@kernel
-def batch_norm(x, weight, bias, eps, out, mean, var):
-    """The channels of x normalised by their own mean and variance, which are written down too."""
+def batch_norm(x, weight, bias, running_mean, running_var, own, eps, first, last, out, mean, var):
+    """`own`: mean and variance are those of x; else the running ones. They are written down too."""
     T = x.dtype.type
-    count = x.shape[0] * x.shape[2]
-    for k in range(x.shape[1]):
-        total = f64(0)
-        for a in range(x.shape[0]):
-            total += f64(total_of(x[a, k]))
-        m = T(total / count)
-        spread = f64(0)
-        for a in range(x.shape[0]):
-            spread += squares_from(x[a, k], m)
-        v = T(spread / count)
-        mean[k], var[k] = m, v
-        scale = T(1) / T(math.sqrt(v + T(eps)))
-        if weight.size:
-            scale *= weight[k]
-        shift = bias[k] if bias.size else T(0)
-        for a in range(x.shape[0]):
-            for j in range(x.shape[2]):
-                out[a, k, j] = (x[a, k, j] - m) * scale + shift
+    n, channels, places = x.shape
+    for low in range(first, last, _side(x)):
+        high = min(low + _side(x), last)
+        count = high - low
+        m, v, scale, shift = mean[low:high], var[low:high], np.ones(count, x.dtype), np.zeros(count, x.dtype)
+        if own:
+            means, squares = np.zeros(count), np.zeros(count)
+            if places == 1:
+                _column_moments(x.reshape(n, channels), low, means, squares)
+            else:
+                for a in range(n):
+                    for k in range(count):
+                        some = _moments(x[a, low + k])
+                        means[k], squares[k] = _joined(a * places, means[k], squares[k], places, some[0], some[1])
+            for k in range(count):
+                m[k], v[k] = T(means[k]), T(squares[k] / (n * places))
+        else:
+            m[:] = running_mean[low:high]
+            v[:] = running_var[low:high]
+        for k in range(count):
+            scale[k] = T(1) / T(math.sqrt(v[k] + T(eps)))
+            if weight.size:
+                scale[k] *= weight[low + k]
+            if bias.size:
+                shift[k] = bias[low + k]
+        for a in range(n):
+            if places == 1:
+                row, target = x.reshape(n, channels)[a, low:high], out.reshape(n, channels)[a, low:high]
+                for k in range(count):
+                    target[k] = (row[k] - m[k]) * scale[k] + shift[k]
+            else:
+                for k in range(count):
+                    _affine(x[a, low + k], m[k], scale[k], shift[k], out[a, low + k])
 
 
 @kernel
-def batch_norm_vjp(g, x, mean, var, weight, eps, out, sums):
-    """The gradient for x goes into `out`, if not empty, those for weight and bias into the rows of `sums`."""
+def batch_norm_vjp(g, x, weight, mean, var, own, eps, first, last, out, g_weight, g_bias):
+    """`own`: mean and variance depend on x. Empty results: not wanted."""
     T = x.dtype.type
-    count = x.shape[0] * x.shape[2]
-    for k in range(x.shape[1]):
-        m = mean[k]
-        r = T(1) / T(math.sqrt(var[k] + T(eps)))
-        plain, product = f64(0), f64(0)
-        for a in range(x.shape[0]):
-            one, two = _sums_of_products(g[a, k], x[a, k], m)
-            plain += f64(one)
-            product += f64(two)
-        sums[0, k], sums[1, k] = T(product * r), T(plain)
-        if out.size:
-            scale = r * weight[k] if weight.size else r
-            level, along = T(plain / count), T(product * r * r / count)
-            for a in range(x.shape[0]):
-                for j in range(x.shape[2]):
-                    out[a, k, j] = (g[a, k, j] - level - (x[a, k, j] - m) * along) * scale
+    n, channels, places = x.shape
+    for low in range(first, last, _side(x)):
+        high = min(low + _side(x), last)
+        count, m = high - low, mean[low:high]
+        plain, product = np.zeros(count), np.zeros(count)
+        of_g, of_x, shift = np.empty(count, x.dtype), np.zeros(count, x.dtype), np.zeros(count, x.dtype)
+        if own or g_weight.size or g_bias.size:
+            if places == 1:
+                _column_products(g.reshape(n, channels), x.reshape(n, channels), low, m, plain, product)
+            else:
+                for a in range(n):
+                    for k in range(count):
+                        some = _sums_of_products(g[a, low + k], x[a, low + k], m[k])
+                        plain[k] += f64(some[0])
+                        product[k] += f64(some[1])
+        for k in range(count):
+            r = T(1) / T(math.sqrt(var[low + k] + T(eps)))
+            if g_weight.size:
+                g_weight[low + k] = T(product[k] * r)
+            if g_bias.size:
+                g_bias[low + k] = T(plain[k])
+            of_g[k] = r * weight[low + k] if weight.size else r
+            if own:
+                of_x[k] = T(product[k] * r / (n * places) * r * of_g[k])
+                shift[k] = T(plain[k] / (n * places) * of_g[k])
+        if not out.size:
+            continue
+        for a in range(n):
+            if places == 1:
+                g_row, row = g.reshape(n, channels)[a, low:high], x.reshape(n, channels)[a, low:high]
+                target = out.reshape(n, channels)[a, low:high]
+                for k in range(count):
+                    target[k] = g_row[k] * of_g[k] - ((row[k] - m[k]) * of_x[k] + shift[k])
+            else:
+                for k in range(count):
+                    _slope(g[a, low + k], x[a, low + k], m[k], of_g[k], of_x[k], shift[k], out[a, low + k])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import jit_norm, jit_pointwise
+from ferro.cpu.kernels import jit_pointwise
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
@@ -20,7 +20,6 @@ from ferro.cpu.kernels.jit_softmax import less_norm
 from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.thresholds import SUM_LONG, SUM_RUN
 from ferro.native.jit import device, kernel, whole_registers
-from ferro.native.thresholds import SMALL
 
 f64 = np.float64
 
@@ -182,44 +181,6 @@ def _extreme(function: Callable[[Any, Any], Any], name: str) -> tuple[Any, Any]:
 # The first nan is better than any number.
 amax, max_dim = _extreme(lambda a, b: (a > b) | ((a != a) & (b == b)), "max")  # noqa: PLR0124
 amin, min_dim = _extreme(lambda a, b: (a < b) | ((a != a) & (b == b)), "min")  # noqa: PLR0124
-
-
-# --- layers ----------------------------------------------------------------------------------------------------------
-
-
-_batch_norm = jit_norm.batch_norm
-
-
-@kernel
-def batch_norm(x, weight, bias, eps, out, mean, var):
-    if x.size >= SMALL:
-        return False
-    _batch_norm(x, weight, bias, eps, out, mean, var)
-    return True
-
-
-@kernel
-def batch_norm_vjp(g, x, weight, mean, var, eps, out, g_weight, g_bias):
-    """All three gradients."""
-    T = x.dtype.type
-    if x.size >= SMALL:
-        return False
-    count = T(x.shape[0] * x.shape[2])
-    for k in range(x.shape[1]):
-        m = mean[k]
-        r = T(1) / T(math.sqrt(var[k] + T(eps)))
-        plain, product = 0.0, 0.0
-        for a in range(x.shape[0]):
-            for j in range(x.shape[2]):
-                plain += g[a, k, j]
-                product += g[a, k, j] * (x[a, k, j] - m)
-        g_weight[k], g_bias[k] = T(product * r), T(plain)
-        scale = r * weight[k] if weight.size else r
-        level, along = T(plain / count), T(product * r * r / count)
-        for a in range(x.shape[0]):
-            for j in range(x.shape[2]):
-                out[a, k, j] = (g[a, k, j] - level - (x[a, k, j] - m) * along) * scale
-    return True
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ferro.cpu.kernels import jit_norm
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_rows import largest
 from ferro.native.jit import device, kernel, whole_registers
@@ -63,3 +64,21 @@ def layer_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
 @kernel
 def rms_norm_vjp(g, x, weight, rstd, out, g_weight):
     return _norm_vjp(g, x, weight, rstd, rstd, False, out, g_weight, g_weight[:0])
+
+
+_group_norm_vjp = jit_norm.group_norm_vjp
+
+
+@kernel
+def group_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
+    """The gradients for weight and bias are summed over the images."""
+    ones, twos = np.empty(x.shape[:2]), np.empty(x.shape[:2])
+    _group_norm_vjp(g, x, weight, mean, rstd, out, ones, twos)
+    each, channels = x.shape[1], g_weight.size
+    g_weight[:] = 0
+    g_bias[:] = 0
+    for i in range(x.shape[0]):
+        for k in range(each):
+            channel = (i * each + k) % channels
+            g_weight[channel] += ones[i, k]
+            g_bias[channel] += twos[i, k]

@@ -10,7 +10,6 @@ from ferro.cpu.by_kernels import DECLARED as BY_KERNELS
 from ferro.cpu.kernels import (
     broadcast,
     gather_scatter,
-    norm,
     reduce,
     scan,
     strided_copy,
@@ -21,8 +20,6 @@ from ferro.elementwise import DECLARED as ELEMENTWISE
 from ferro.native.readiness import get
 from ferro.native.work_queue import HALT, SIZE
 from ferro.native.workers import run_parts, run_rows
-
-ALL = (True, True, True)
 
 
 def call_all() -> None:
@@ -95,17 +92,6 @@ def _call_rows(x: np.ndarray) -> None:
 
 
 def _call_channels(x: np.ndarray) -> None:
-    for image in (x, x.reshape(4, 16, 64), x.reshape(4, 32, 32)):
-        dims = (0, *range(2, image.ndim))
-        mean, var = norm.moments(image, dims)
-        norm.batch_norm(image, mean, var, mean, mean)
-        norm.batch_norm_vjp(image, image, mean, var, mean, True, ALL)
-    image, some = x.reshape(4, 16, 64), x[0, :16].copy()
-    get("batch_norm")(image, some, some, 1e-5, np.empty_like(image), some.copy(), some.copy())
-    get("batch_norm_vjp")(image, image, some, some, some, 1e-5, np.empty_like(image), np.empty((2, 16), x.dtype))
-    image = x.reshape(1, 4, 1024)
-    _, mean, rstd = norm.group_norm(image, None, None, 2, 1e-5)
-    norm.group_norm_vjp(image, image, None, mean, rstd, 2, ALL)
     large = np.broadcast_to(x, (SUM_LEAST // x.size, *x.shape)).copy()
     for power in (1, 2):
         for kind in {x.dtype, np.dtype(np.float64)}:
