@@ -164,6 +164,7 @@ from ferro.ops.arithmetic import *
 from ferro.ops.as_functions import *
 from ferro.ops.attention_choice import chosen as _fused_sdp_choice
 from ferro.ops.average_pooling import *
+from ferro.ops.batch_norms import native_batch_norm
 from ferro.ops.bessel import *
 from ferro.ops.binary_entropy import binary_cross_entropy_with_logits
 from ferro.ops.bins import *
@@ -202,11 +203,13 @@ from ferro.ops.gamma_samples import standard_gamma as _standard_gamma
 from ferro.ops.gamma_samples import standard_gamma_grad as _standard_gamma_grad
 from ferro.ops.gathering import *
 from ferro.ops.grids import affine_grid_generator, grid_sampler, grid_sampler_2d, grid_sampler_3d
+from ferro.ops.group_norms import group_norm, native_group_norm
 from ferro.ops.hyperbolic import *
 from ferro.ops.index_reduce import *
 from ferro.ops.indexing import *
 from ferro.ops.items import *
 from ferro.ops.joining import *
+from ferro.ops.layer_norms import layer_norm, native_layer_norm, rms_norm
 from ferro.ops.least_squares import *
 from ferro.ops.legacy import *
 from ferro.ops.likelihood_losses import poisson_nll_loss
@@ -229,14 +232,6 @@ from ferro.ops.matrix_norms import *
 from ferro.ops.max_pooling import *
 from ferro.ops.named_windows import *
 from ferro.ops.nonzero import *
-from ferro.ops.normalisation import (
-    group_norm,
-    layer_norm,
-    native_batch_norm,
-    native_group_norm,
-    native_layer_norm,
-    rms_norm,
-)
 from ferro.ops.norms import *
 from ferro.ops.number_tests import *
 from ferro.ops.order import *

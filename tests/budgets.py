@@ -11,7 +11,6 @@ LONG_FILES = {
     "distributed/group.py": 414,
     "numpy_functions.py": 441,
     "ops/exponential.py": 628,
-    "ops/normalisation.py": 737,
     "serialization/reading.py": 408,
     "sparse/tensor.py": 451,
 }
@@ -50,7 +49,6 @@ LONG_FUNCTIONS = {
     "ops/data.py:_of_sequence": 52,
     "ops/linear_entropy.py:linear_cross_entropy": 47,
     "ops/multihead.py:multi_head_attention_forward": 73,
-    "ops/normalisation.py:_batch_norm": 46,
     "ops/random.py:normal": 44,
     "ops/spectrogram.py:stft": 41,
     "ops/spectrogram.py:istft": 51,

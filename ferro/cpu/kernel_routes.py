@@ -20,7 +20,7 @@ from ferro.native.workers import run_parts, run_rows
 _PACKAGE = "ferro.cpu.kernels"
 TILE = 256  # columns that a kernel takes together
 NARROW = 8  # fewer columns than this are turned into rows
-COLUMNS = 64  # channels of one place, that make a chunk
+COLUMNS = 64  # places of channels side by side in each image, that make a chunk
 _WIDE = np.dtype(np.float64)
 _DTYPE_OF = {"norms": _WIDE, "labels": np.dtype(np.int64)}  # of the others: that of x
 
@@ -116,7 +116,7 @@ class Routes:
             self._made(outs, k, needs[k], x.shape if word == "x" else (channels,), x.dtype)
             for k, word in enumerate(self.results)
         ]
-        least = COLUMNS if x.size == len(x) * channels else 1  # in a chunk
+        least = -(-COLUMNS * len(x) * channels // x.size)  # channels in a chunk
         chunks = min(x.size // int(self.grain * CHUNK), channels // least, MOST_CHUNKS)
         results = [a.reshape(shape if a.size else (0, 0, 0)) if a.ndim > 1 else a for a in found]
         run_rows(self.kernels[0], chunks, channels, (*given, 0, channels, *results), -1, span)

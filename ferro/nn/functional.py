@@ -29,6 +29,7 @@ from ferro.ops.adaptive_pooling import (
 )
 from ferro.ops.attention import scaled_dot_product_attention
 from ferro.ops.average_pooling import avg_pool1d, avg_pool2d, avg_pool3d, lp_pool1d, lp_pool2d, lp_pool3d
+from ferro.ops.batch_norms import batch_norm
 from ferro.ops.binary_entropy import binary_cross_entropy, binary_cross_entropy_with_logits
 from ferro.ops.clipped_activations import hardshrink, hardsigmoid, hardswish, hardtanh, hardtanh_, relu6, softshrink
 from ferro.ops.convolution import conv1d, conv2d, conv3d, conv_tbc
@@ -46,10 +47,13 @@ from ferro.ops.fractional_pooling import (
     fractional_max_pool3d_with_indices,
 )
 from ferro.ops.grids import affine_grid, grid_sample
+from ferro.ops.group_norms import functional_group_norm as group_norm
+from ferro.ops.group_norms import instance_norm
 from ferro.ops.grouped import grouped_mm
 from ferro.ops.hyperbolic import tanh
 from ferro.ops.interpolation import interpolate, upsample, upsample_bilinear, upsample_nearest
 from ferro.ops.label_losses import multi_margin_loss, multilabel_margin_loss, multilabel_soft_margin_loss
+from ferro.ops.layer_norms import layer_norm, rms_norm
 from ferro.ops.likelihood_losses import gaussian_nll_loss, poisson_nll_loss
 from ferro.ops.linear import linear
 from ferro.ops.linear_entropy import linear_cross_entropy
@@ -71,12 +75,11 @@ from ferro.ops.max_pooling import (
     max_pool3d_with_indices,
 )
 from ferro.ops.multihead import multi_head_attention_forward
-from ferro.ops.normalisation import batch_norm, instance_norm, layer_norm, local_response_norm, rms_norm
-from ferro.ops.normalisation import functional_group_norm as group_norm
 from ferro.ops.norms import normalize
 from ferro.ops.padding import channel_shuffle, pad, pixel_shuffle, pixel_unshuffle
 from ferro.ops.positional import native_channel_shuffle
 from ferro.ops.rectifiers import leaky_relu, leaky_relu_, prelu, relu, relu_, rrelu, rrelu_, threshold, threshold_
+from ferro.ops.response_norm import local_response_norm
 from ferro.ops.sliding import fold, unfold
 from ferro.ops.softmax import gumbel_softmax, log_softmax, softmax, softmin
 from ferro.ops.tensor_products import bilinear

@@ -9,8 +9,9 @@ import numpy as np
 from ferro.core.base import wrap
 from ferro.core.looped import by_slices
 from ferro.core.samples import Arg, Sample, declare
+from ferro.ops import batch_norms as _batch_norms
 from ferro.ops import embedding as _embedding
-from ferro.ops import normalisation as _normalisation
+from ferro.ops import group_norms as _group_norms
 from ferro.ops.padding import channel_shuffle
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def batch_norm(
         tensor([[-1.],
                 [ 1.]])
     """
-    return _normalisation.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+    return _batch_norms.native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
 def instance_norm(
@@ -79,7 +80,7 @@ def instance_norm(
         >>> ferro.instance_norm(ferro.tensor([[[1.0, 3.0]]]), None, None, None, None, True, 0.1, 0.0, False)
         tensor([[[-1.,  1.]]])
     """
-    return _normalisation.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+    return _group_norms.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
 
 
 @by_slices

@@ -9,9 +9,10 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.cpu import pooling
-from ferro.cpu.kernels import common, conv, norm
+from ferro.cpu.kernels import common, conv
 from ferro.cpu.kernels.prepare import KINDS, compile_all, signatures
 from ferro.native import loader, registry, threads
+from ferro.native.entries import fallback
 from ferro.native.kernel import tag_of
 from ferro.native.readiness import get
 from tests.configuration import with_kernels
@@ -301,38 +302,40 @@ def test_cross_entropy_of_large_logits_keeps_its_digits(rng):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("dims", [(0, 2, 3), (1, 2, 3), (0,), (1,), (3,), (0, 2), (1, 3), (0, 1, 2, 3)])
-def test_moments(dims, dtype, rng, monkeypatch):
-    x = numbers(rng, (19, 21, 13, 9), dtype) + dtype(100)
-    wide = x.astype(np.float64)
-    check(monkeypatch, lambda x: norm.moments(x, dims), [x], [wide.mean(dims), wide.var(dims)], dtype, 5)
-
-
-@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(33, 17, 11, 13), (4, 300, 9), (3001, 37), (3001, 37, 1)])
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm(shape, training, dtype, torch, rng, monkeypatch):
     channels = shape[1]
     x, g = numbers(rng, shape, dtype, 2) + dtype(1), numbers(rng, shape, dtype)
     weight, bias = rng.random(channels).astype(dtype), rng.random(channels).astype(dtype)
-    mean, var = norm.moments(x, (0, *range(2, x.ndim)))
+    dims = (0, *range(2, x.ndim))
+    mean, var = x.mean(dims, np.float64).astype(dtype), x.var(dims, np.float64).astype(dtype)
     if not training:
         mean, var = mean + dtype(0.5), var * dtype(2)
     t, w, b = tensors(torch, x, weight, bias)
     running = [torch.tensor(part.astype(np.float64)) for part in (mean, var)]
     out = torch.nn.functional.batch_norm(t, *running, w, b, training, 0.1, 1e-5)
-    rstd = (1 / np.sqrt(var + dtype(1e-5))).astype(dtype)
-    inputs = [x, mean, rstd, weight, bias]
-    check(monkeypatch, norm.batch_norm, inputs, [out.detach().numpy()], dtype, 5)
+    inputs = [x, weight, bias, mean, var, training, 1e-5]
+    check(monkeypatch, fallback(cpu.batch_norm), inputs, [out.detach().numpy(), mean, var], dtype, 5)
     expected = gradients(torch, out, [t, w, b], g)
-    check(
-        monkeypatch,
-        lambda g, x, m, r, w: norm.batch_norm_vjp(g, x, m, r, w, training, (True, True, True)),
-        [g, x, mean, rstd, weight],
-        expected,
-        dtype,
-        50,
-    )
+    inputs = [g, x, weight, mean, var, training, 1e-5, (True, True, True)]
+    check(monkeypatch, fallback(cpu.batch_norm_vjp), inputs, expected, dtype, 50)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize(
+    ("shape", "groups"), [((9, 12, 11, 13), 3), ((1, 8, 4000), 8), ((5, 6, 301), 1), ((500, 40), 5)], ids=str
+)
+def test_group_norm(shape, groups, dtype, torch, rng, monkeypatch):
+    x, g = numbers(rng, shape, dtype, 2) + dtype(1), numbers(rng, shape, dtype)
+    weight, bias = rng.random((2, shape[1])).astype(dtype)
+    t, w, b = tensors(torch, x, weight, bias)
+    out, mean, rstd = torch.native_group_norm(t, w, b, *shape[:2], x[0, 0].size, groups, 1e-5)
+    mean, rstd = [a.detach().numpy().reshape(-1).astype(dtype) for a in (mean, rstd)]
+    inputs = [x, weight, bias, groups, 1e-5]
+    check(monkeypatch, fallback(cpu.group_norm), inputs, [out.detach().numpy(), mean, rstd], dtype, 5)
+    inputs = [g, x, weight, mean, rstd, groups, 1e-5, (True, True, True)]
+    check(monkeypatch, fallback(cpu.group_norm_vjp), inputs, gradients(torch, out, [t, w, b], g), dtype, 50)
 
 
 # --- convolution -----------------------------------------------------------------------------------------------------
@@ -508,13 +511,12 @@ from ferro import cpu
 from ferro.cpu import pooling
 from ferro import functional as F
 from ferro import tensor
-from ferro.cpu.kernels import norm
 x = np.linspace(0, 1, 4000, dtype=np.float32).reshape(40, 100)
 F.silu(tensor(x, requires_grad=True)).sum().backward()
 cpu.softmax_vjp(x, cpu.softmax(x, 1), 1)
 losses, norms = cpu.row_losses(x, np.arange(40), None, -100, 0.1)
 cpu.row_losses_vjp(losses, x, np.arange(40), norms, None, -100, 0.1)
-norm.batch_norm(x, *norm.moments(x, (0,)), None, None)
+cpu.batch_norm(x, None, None, None, None, True, 1e-5)
 F.conv2d(tensor(x.reshape(2, 2, 10, 100)), tensor(x[:4, :18].reshape(4, 2, 3, 3), requires_grad=True), None, 2, 1).sum().backward()
 pooling.max_pool(x.reshape(2, 2, 10, 100), (2, 2), (5, 50), (2, 2), (0, 0), (1, 1))
 cpu.sgd_step(x, None, x.copy(), 0.1, 0.0, 0.0, 0.0, False, True)

@@ -15,7 +15,8 @@ from ferro.native.jit import device, kernel, reduction
 f64 = np.float64
 _BLOCK = 32  # rows added in the precision of the data
 _PIECE = 2048  # numbers that stay in the cache between two readings
-_COLUMNS = 64  # of a matrix, that are taken together
+_COLUMNS = 256  # of a matrix, that are taken together
+_FEW = 32  # places of a channel, of which each is a column
 
 
 @reduction
@@ -251,14 +252,14 @@ def group_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
 # --- channels of a batch ---------------------------------------------------------------------------------------------
 
 # A kernel takes the channels from `first` to before `last`, so many at a time that they lie side by side for some length.
-# Where a channel has one place in each image, they are columns of a matrix. Inner loops run over slices from 0: an index
-# that might be negative, for all Numba knows, is not vectorised.
+# Where channels have few places in each image, an image is a row of a matrix, and each place a column of its own. Inner loops
+# run over slices from 0: an index that might be negative, for all Numba knows, is not vectorised.
 
 
 @device
 def _side(x):
     """How many channels are taken at a time."""
-    return _COLUMNS if x.shape[2] == 1 else max(1, _PIECE // x.shape[2])
+    return max(1, (_COLUMNS if x.shape[2] < _FEW else _PIECE) // x.shape[2])
 
 
 @device
@@ -270,40 +271,78 @@ def _add(some, sums):
 
 
 @device
-def _column_moments(x, low, mean, squares):
-    """The mean of columns of a matrix from `low` on, and the sum of the squares of the distances from it."""
+def _column_moments(x, start, width, rows, mean, squares):
+    """The mean of columns of a matrix, and the sum of the squares of the distances from it.
+
+    The matrix lies in a vector; its rows are `width` apart, and the first row of the columns begins at `start`.
+    """
     some = np.zeros(mean.size, x.dtype)
-    mean[:] = 0
-    squares[:] = 0
-    for a in range(x.shape[0]):
-        row = x[a, low : low + some.size]
+    for a in range(rows):
+        row = x[start + a * width : start + a * width + some.size]
         for k in range(some.size):
             some[k] += row[k]
-        if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
+        if a % _BLOCK == _BLOCK - 1 or a == rows - 1:
             _add(some, mean)
-    mean /= x.shape[0]
+    mean /= rows
     middle = mean.astype(x.dtype)
-    for a in range(x.shape[0]):
-        row = x[a, low : low + some.size]
+    for a in range(rows):
+        row = x[start + a * width : start + a * width + some.size]
         for k in range(some.size):
             d = row[k] - middle[k]
             some[k] += d * d
-        if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
+        if a % _BLOCK == _BLOCK - 1 or a == rows - 1:
             _add(some, squares)
 
 
 @device
-def _column_products(g, x, low, mean, plain, product):
-    """The sums of g and of g (x - mean) of columns of a matrix from `low` on."""
+def _column_products(g, x, start, width, rows, mean, plain, product):
+    """The sums of g and of g (x - mean) of such columns."""
     ones, twos = np.zeros(mean.size, x.dtype), np.zeros(mean.size, x.dtype)
-    for a in range(x.shape[0]):
-        g_row, row = g[a, low : low + ones.size], x[a, low : low + ones.size]
+    for a in range(rows):
+        at = start + a * width
+        g_row, row = g[at : at + ones.size], x[at : at + ones.size]
         for k in range(ones.size):
             ones[k] += g_row[k]
             twos[k] += g_row[k] * (row[k] - mean[k])
-        if a % _BLOCK == _BLOCK - 1 or a == x.shape[0] - 1:
+        if a % _BLOCK == _BLOCK - 1 or a == rows - 1:
             _add(ones, plain)
             _add(twos, product)
+
+
+@device
+def _channel_moments(x, low, means, squares):
+    """The mean of channels from `low` on, and the sum of the squares of the distances from it; both begin at 0."""
+    n, channels, places = x.shape
+    if places < _FEW:
+        some, more = np.zeros(means.size * places), np.zeros(means.size * places)
+        _column_moments(x.reshape(-1), low * places, channels * places, n, some, more)
+        for j in range(some.size):
+            k = j // places
+            means[k], squares[k] = _joined(j % places * n, means[k], squares[k], n, some[j], more[j])
+    else:
+        for a in range(n):
+            for k in range(means.size):
+                m, q = _moments(x[a, low + k])
+                means[k], squares[k] = _joined(a * places, means[k], squares[k], places, m, q)
+
+
+@device
+def _channel_products(g, x, low, mean, plain, product):
+    """The sums of g and of g (x - mean) of channels from `low` on."""
+    n, channels, places = x.shape
+    if places < _FEW:
+        some, more = np.zeros(mean.size * places), np.zeros(mean.size * places)
+        middle = np.repeat(mean, places)
+        _column_products(g.reshape(-1), x.reshape(-1), low * places, channels * places, n, middle, some, more)
+        for j in range(some.size):
+            plain[j // places] += some[j]
+            product[j // places] += more[j]
+    else:
+        for a in range(n):
+            for k in range(mean.size):
+                one, two = _sums_of_products(g[a, low + k], x[a, low + k], mean[k])
+                plain[k] += f64(one)
+                product[k] += f64(two)
 
 
 @kernel
@@ -313,17 +352,11 @@ def batch_norm(x, weight, bias, running_mean, running_var, own, eps, first, last
     n, channels, places = x.shape
     for low in range(first, last, _side(x)):
         high = min(low + _side(x), last)
-        count = high - low
-        m, v, scale, shift = mean[low:high], var[low:high], np.ones(count, x.dtype), np.zeros(count, x.dtype)
+        count, m, v = high - low, mean[low:high], var[low:high]
+        scale, shift = np.ones(count, x.dtype), np.zeros(count, x.dtype)
         if own:
             means, squares = np.zeros(count), np.zeros(count)
-            if places == 1:
-                _column_moments(x.reshape(n, channels), low, means, squares)
-            else:
-                for a in range(n):
-                    for k in range(count):
-                        some = _moments(x[a, low + k])
-                        means[k], squares[k] = _joined(a * places, means[k], squares[k], places, some[0], some[1])
+            _channel_moments(x, low, means, squares)
             for k in range(count):
                 m[k], v[k] = T(means[k]), T(squares[k] / (n * places))
         else:
@@ -335,12 +368,16 @@ def batch_norm(x, weight, bias, running_mean, running_var, own, eps, first, last
                 scale[k] *= weight[low + k]
             if bias.size:
                 shift[k] = bias[low + k]
-        for a in range(n):
-            if places == 1:
-                row, target = x.reshape(n, channels)[a, low:high], out.reshape(n, channels)[a, low:high]
-                for k in range(count):
-                    target[k] = (row[k] - m[k]) * scale[k] + shift[k]
-            else:
+        if places < _FEW:
+            ms, scales, shifts = np.repeat(m, places), np.repeat(scale, places), np.repeat(shift, places)
+            numbers, results = x.reshape(-1), out.reshape(-1)
+            for a in range(n):
+                at = (a * channels + low) * places
+                row, target = numbers[at : at + ms.size], results[at : at + ms.size]
+                for j in range(ms.size):
+                    target[j] = (row[j] - ms[j]) * scales[j] + shifts[j]
+        else:
+            for a in range(n):
                 for k in range(count):
                     _affine(x[a, low + k], m[k], scale[k], shift[k], out[a, low + k])
 
@@ -356,14 +393,7 @@ def batch_norm_vjp(g, x, weight, mean, var, own, eps, first, last, out, g_weight
         plain, product = np.zeros(count), np.zeros(count)
         of_g, of_x, shift = np.empty(count, x.dtype), np.zeros(count, x.dtype), np.zeros(count, x.dtype)
         if own or g_weight.size or g_bias.size:
-            if places == 1:
-                _column_products(g.reshape(n, channels), x.reshape(n, channels), low, m, plain, product)
-            else:
-                for a in range(n):
-                    for k in range(count):
-                        some = _sums_of_products(g[a, low + k], x[a, low + k], m[k])
-                        plain[k] += f64(some[0])
-                        product[k] += f64(some[1])
+            _channel_products(g, x, low, m, plain, product)
         for k in range(count):
             r = T(1) / T(math.sqrt(var[low + k] + T(eps)))
             if g_weight.size:
@@ -376,12 +406,16 @@ def batch_norm_vjp(g, x, weight, mean, var, own, eps, first, last, out, g_weight
                 shift[k] = T(plain[k] / (n * places) * of_g[k])
         if not out.size:
             continue
-        for a in range(n):
-            if places == 1:
-                g_row, row = g.reshape(n, channels)[a, low:high], x.reshape(n, channels)[a, low:high]
-                target = out.reshape(n, channels)[a, low:high]
-                for k in range(count):
-                    target[k] = g_row[k] * of_g[k] - ((row[k] - m[k]) * of_x[k] + shift[k])
-            else:
+        if places < _FEW:
+            ms, shifts = np.repeat(m, places), np.repeat(shift, places)
+            of_gs, of_xs = np.repeat(of_g, places), np.repeat(of_x, places)
+            grads, numbers, results = g.reshape(-1), x.reshape(-1), out.reshape(-1)
+            for a in range(n):
+                at = (a * channels + low) * places
+                g_row, row, target = grads[at : at + ms.size], numbers[at : at + ms.size], results[at : at + ms.size]
+                for j in range(ms.size):
+                    target[j] = g_row[j] * of_gs[j] - ((row[j] - ms[j]) * of_xs[j] + shifts[j])
+        else:
+            for a in range(n):
                 for k in range(count):
                     _slope(g[a, low + k], x[a, low + k], m[k], of_g[k], of_x[k], shift[k], out[a, low + k])
