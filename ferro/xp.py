@@ -110,13 +110,15 @@ def layer_norm_vjp(
 ) -> tuple:
     """The backward of layer_norm. Like those below it computes the statistics anew, so that they have a history."""
     dims, sums = rows_and_columns(x.ndim, n)
-    return norm_vjp(xp, g, *_standard(xp, x - xp.mean(x, dims, True), dims, eps), weight, dims, sums, needs)
+    z, r = _standard(xp, x - xp.mean(x, dims, True), dims, eps)
+    return norm_vjp(xp, g, z, r, weight, dims, sums, needs)
 
 
 def rms_norm_vjp(xp: Any, g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of rms_norm by x and weight."""
     dims, sums = rows_and_columns(x.ndim, n)
-    return norm_vjp(xp, g, *_standard(xp, x, dims, eps), weight, dims, sums, needs, centred=False)
+    z, r = _standard(xp, x, dims, eps)
+    return norm_vjp(xp, g, z, r, weight, dims, sums, needs, centred=False)
 
 
 def group_norm_vjp(
