@@ -174,11 +174,11 @@ batch_norm = array_function(
     "batch_norm",
     "x channel channel channel channel flag number -> x channels channels",
     formula=_batch_norm,
-    loop="jit_norm.batch_norm",
+    loop="jit_batch_norm.batch_norm",
 )
 batch_norm_vjp = array_function(
     "batch_norm_vjp",
     "x = channel channels channels flag number needs -> x channels channels",
     formula=_batch_norm_vjp,
-    loop="jit_norm.batch_norm_vjp",
+    loop="jit_batch_norm.batch_norm_vjp",
 )
