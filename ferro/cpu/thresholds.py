@@ -109,17 +109,13 @@ SUM_RUN = 1 << 8
 # shown by: bench/rounding.py
 SUM_LONG = 1 << 13
 
-# elements: of a chunk of channels that are summed for themselves
-# shown by: bench/run.py --rows 'nn: batch_norm' --threads 2
-CHANNEL_CHUNK = 1 << 17
-
 # rows: that are summed for themselves, at least, where sums of rows are cut into parts
 # shown by: bench/run.py --rows 'nn: layer_norm' --threads 2
 CHANNEL_ROWS = 512
 
-# places: of a channel, from which on each of its images is summed for itself
-# shown by: bench/run.py --rows 'nn: (batch|group)_norm'
-CHANNEL_LONG = 64
+# places: of a channel, below which each of them is a column of a matrix
+# shown by: bench/run.py --rows 'nn: batch_norm'
+CHANNEL_FEW = 32
 
 # elements: of an array, from which on its keys are packed with positions to be sorted, and elements selected, not sorted
 # shown by: bench/thresholds.py

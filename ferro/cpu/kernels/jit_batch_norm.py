@@ -12,17 +12,17 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit_norm import BLOCK, PIECE, affine, joined, moments, slope, sums_of_products
+from ferro.cpu.thresholds import CHANNEL_FEW
 from ferro.native.jit import device, kernel
 
 f64 = np.float64
 _COLUMNS = 256  # of a matrix, that are taken together
-_FEW = 32  # places of a channel, of which each is a column
 
 
 @device
 def _side(x):
     """How many channels are taken at a time."""
-    return max(1, (_COLUMNS if x.shape[2] < _FEW else PIECE) // x.shape[2])
+    return max(1, (_COLUMNS if x.shape[2] < CHANNEL_FEW else PIECE) // x.shape[2])
 
 
 @device
@@ -76,7 +76,7 @@ def _column_products(g, x, start, width, rows, mean, plain, product):
 def _channel_moments(x, low, means, squares):
     """The mean of channels from `low` on, and the sum of the squares of the distances from it; both begin at 0."""
     n, channels, places = x.shape
-    if places < _FEW:
+    if places < CHANNEL_FEW:
         some, more = np.zeros(means.size * places), np.zeros(means.size * places)
         _column_moments(x.reshape(-1), low * places, channels * places, n, some, more)
         for j in range(some.size):
@@ -93,7 +93,7 @@ def _channel_moments(x, low, means, squares):
 def _channel_products(g, x, low, mean, plain, product):
     """The sums of g and of g (x - mean) of channels from `low` on."""
     n, channels, places = x.shape
-    if places < _FEW:
+    if places < CHANNEL_FEW:
         some, more = np.zeros(mean.size * places), np.zeros(mean.size * places)
         middle = np.repeat(mean, places)
         _column_products(g.reshape(-1), x.reshape(-1), low * places, channels * places, n, middle, some, more)
@@ -131,7 +131,7 @@ def batch_norm(x, weight, bias, running_mean, running_var, own, eps, first, last
                 scale[k] *= weight[low + k]
             if bias.size:
                 shift[k] = bias[low + k]
-        if places < _FEW:
+        if places < CHANNEL_FEW:
             ms, scales, shifts = np.repeat(m, places), np.repeat(scale, places), np.repeat(shift, places)
             numbers, results = x.reshape(-1), out.reshape(-1)
             for a in range(n):
@@ -169,7 +169,7 @@ def batch_norm_vjp(g, x, weight, mean, var, own, eps, first, last, out, g_weight
                 shift[k] = T(plain[k] / (n * places) * of_g[k])
         if not out.size:
             continue
-        if places < _FEW:
+        if places < CHANNEL_FEW:
             ms, shifts = np.repeat(m, places), np.repeat(shift, places)
             of_gs, of_xs = np.repeat(of_g, places), np.repeat(of_x, places)
             grads, numbers, results = g.reshape(-1), x.reshape(-1), out.reshape(-1)
