@@ -113,6 +113,7 @@ MECHANISMS = (
         (
             "ferro/cpu/elementwise.py",
             "ferro/cpu/array_function.py",
+            "ferro/cpu/kernel_routes.py",
             "ferro/cpu/kernels/common.py",
             "ferro/cpu/thresholds.py",
             "ferro/cpu/layouts.py",
