@@ -22,7 +22,14 @@ TILE = 256  # columns that a kernel takes together
 NARROW = 8  # fewer columns than this are turned into rows
 COLUMNS = 64  # places of channels side by side in each image, that make a chunk
 _WIDE = np.dtype(np.float64)
+_add = np.add.reduce
 _DTYPE_OF = {"norms": _WIDE, "labels": np.dtype(np.int64)}  # of the others: that of x
+# What kernels of rows and channels get of the arguments, by the words of a layout.
+_TAKEN = {
+    **dict.fromkeys(("x", "="), "array"),
+    **dict.fromkeys(("weight", "channel", "channels"), "weight"),
+    **{word: word for word in ("rows", "norms", "labels", "number", "flag")},
+}
 
 
 class Routes:
@@ -38,8 +45,10 @@ class Routes:
         "lead",
         "loop",
         "name",
+        "place",
         "results",
         "small",
+        "taken",
         "words",
     )
 
@@ -48,7 +57,9 @@ class Routes:
         self.loop, self.small, self.columns = loop, small or loop, columns
         words, _, results = layout.rstrip("?+ ").partition(" -> ")
         self.words, self.results = words.split(), results.split()
-        self.changes = "changed" in self.words  # arguments, and has no result
+        self.place = {word: k for k, word in enumerate(self.words)}
+        self.taken = [(k, _TAKEN[word]) for k, word in enumerate(self.words) if word in _TAKEN]
+        self.changes = "changed" in self.place  # arguments, and has no result
         self.lead = self.words.index("changed" if self.changes else "x")
         self.grain = grain
         for kernel in filter(None, (loop, columns)):
@@ -67,20 +78,20 @@ class Routes:
         x = args[self.lead]
         if self.changes:
             return self._changed(args)
-        if "dims" in self.words:
-            dims = args[self.words.index("dims")]
-            return self._reduced(x, dims, args[self.words.index("keep")]) if dims else self.formula(*args)
-        if "groups" in self.words:
-            return self._by_groups(args, x, args[self.words.index("groups")], outs)
-        if "channel" in self.words:
+        if "dims" in self.place:
+            dims = args[self.place["dims"]]
+            return self._reduced(x, dims, args[self.place["keep"]]) if dims else self.formula(*args)
+        if "groups" in self.place:
+            return self._by_groups(args, x, args[self.place["groups"]], outs)
+        if "channel" in self.place:
             return self._by_channels(args, x, outs)
         length = x.shape[-1]
-        if "last" in self.words:
-            dim = args[self.words.index("last")] % x.ndim
+        if "last" in self.place:
+            dim = args[self.place["last"]] % x.ndim
             if dim != x.ndim - 1:
                 return self._along(dim, args)
-        elif "trailing" in self.words:
-            length = math.prod(x.shape[x.ndim - args[self.words.index("trailing")] :])
+        elif "trailing" in self.place:
+            length = math.prod(x.shape[x.ndim - args[self.place["trailing"]] :])
         return self._by_rows(args, x, length, outs)
 
     def _by_rows(self, args: tuple, x: np.ndarray, length: int, outs: tuple | None) -> Any:
@@ -89,19 +100,20 @@ class Routes:
         given, whole = self._given(args, x.dtype, (rows, length))
         summed = "weight" in self.results
         parts = max(1, min(rows // CHANNEL_ROWS, x.size // CHUNK, MOST_CHUNKS)) if summed else 0
-        shape = x.shape[x.ndim - args[self.words.index("trailing")] :] if summed else ()  # of a result `weight`
         found = []
         for k, word in enumerate(self.results):
-            made = self._made(outs, k, needs[k], {"x": x.shape, "weight": shape}.get(word, (rows,)), x.dtype)
             if word == "weight":
                 made = np.zeros((parts, length if needs[k] else 0))
+            else:
+                made = self._made(outs, k, needs[k], x.shape if word == "x" else (rows,), x.dtype)
             found.append(made)
             given.append(made.reshape(-1, length) if word == "x" else made)
         if summed:
             run_parts(self.kernels[0], parts, tuple(given), whole)
+            shape = x.shape[x.ndim - args[self.place["trailing"]] :]
             for k, word in enumerate(self.results):
                 if word == "weight" and needs[k]:
-                    found[k] = found[k].sum(0).astype(x.dtype).reshape(shape)
+                    found[k] = _add(found[k]).astype(x.dtype).reshape(shape)
         elif not share_rows(self.kernels[0], rows, int(self.grain * GRAIN) // max(length, 1), tuple(given), whole):
             return self.formula(*args)
         return _wanted(found, needs)
@@ -148,33 +160,35 @@ class Routes:
 
     def _needs(self, args: tuple) -> tuple:
         """Which results are wanted."""
-        return args[self.words.index("needs")] if "needs" in self.words else (True,) * len(self.results)
+        return args[self.place["needs"]] if "needs" in self.place else (True,) * len(self.results)
 
     def _made(self, outs: tuple | None, k: int, wanted: bool, shape: tuple, dtype: Any) -> np.ndarray:
         """The array that the kernel writes result k into: that of `outs`, if it can; an empty one, if it is not wanted."""
         dtype = _DTYPE_OF.get(self.results[k], dtype)
-        out = None if outs is None else outs[k]
-        if out is not None:
-            self._check(out, shape, dtype)
-        if out is not None and out.flags.carray:
-            return out
+        if outs is not None and outs[k] is not None:
+            self._check(outs[k], shape, dtype)
+            if outs[k].flags.carray:
+                return outs[k]
         return np.empty(shape if wanted else (0, *shape[1:]), dtype)
 
     def _given(self, args: tuple, dtype: Any, shape: tuple) -> tuple[list, int]:
         """What the kernel gets of the arguments, arrays in that shape, and a mask of what is not cut into rows."""
         given: list[Any] = []
         whole = 0
-        for word, a in zip(self.words, args, strict=True):
-            if word in ("x", "="):
+        of = shape[1:2] if "groups" in self.place else ()  # rows of weights for groups
+        for place, word in self.taken:
+            a = args[place]
+            if word == "array":
                 given.append(contiguous(a, dtype).reshape(shape))
-            elif word in ("weight", "channel", "channels"):
-                of = shape[1:2] if "groups" in self.words else ()  # rows of weights for groups
-                whole |= (word == "weight" or a is None) << len(given)
+            elif word == "weight":
+                whole |= (a is None or "weight" in self.place) << len(given)
                 given.append(np.empty((0, *of), dtype) if a is None else contiguous(a, dtype).reshape(-1, *of))
-            elif word in ("rows", "norms", "labels"):
+            elif word == "number":
+                given.append(float(a))
+            elif word == "flag":
+                given.append(bool(a))
+            else:
                 given.append(contiguous(a, _DTYPE_OF.get(word, dtype)).reshape(-1))
-            elif word in ("number", "flag"):
-                given.append(bool(a) if word == "flag" else float(a))
         return given, whole
 
     def _changed(self, args: tuple) -> Any:

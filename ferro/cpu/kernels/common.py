@@ -50,9 +50,10 @@ def widened(x: Any) -> Any:
 
 def contiguous(x: np.ndarray, dtype: Any = None) -> np.ndarray:
     """`x` as kernels read it: C-contiguous, aligned, of the given dtype."""
-    if dtype is not None and x.dtype != dtype:
+    if dtype is not None and x.dtype is not dtype and x.dtype != dtype:
         x = x.astype(dtype)
-    return x if x.flags.c_contiguous and x.flags.aligned else np.array(x, order="C")
+    flags = x.flags
+    return x if flags.c_contiguous and flags.aligned else np.array(x, order="C")
 
 
 def split(length: int, grain: int, work: Callable[[int, int], object]) -> None:
