@@ -55,6 +55,7 @@ MECHANISMS = (
             "ferro/core/views.py",
             "ferro/core/inplace.py",
             "ferro/core/node.py",
+            "ferro/core/shown.py",
             "ferro/core/base.py",
             "ferro/core/saved*.py",
             "ferro/core/recording.py",
