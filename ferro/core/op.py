@@ -101,15 +101,7 @@ class Op:
         self.diff_names = tuple(diff) if vjp is not None else tuple(formulas)
         self.diff = tuple(self.inputs.index(n) for n in self.diff_names if n in self.inputs)
         self.diff_mask = sum(1 << i for i in self.diff)
-        names = (outputs,) if isinstance(outputs, str) else outputs
-        self.output_names = ("out",) if outputs is None else () if outputs == "*" else tuple(names or ())
-        self.multi = outputs is not None
-        self.lone = (
-            next((i for i, n in enumerate(self.output_names) if n not in self.nondiff), 0)
-            if (self.multi and len(self.output_names) - len(self.nondiff) == 1 and outputs != "*")
-            else None
-        )
-        self.nondiff_indices = frozenset(i for i, n in enumerate(self.output_names) if n in self.nondiff)
+        self._name_outputs(outputs)
         # one input, one output, nothing special: apply() takes the short form
         plain = not (self.multi or self.aux or variadic or view)
         self.short = len(self.inputs) == 1 and plain
@@ -119,9 +111,7 @@ class Op:
         self.aux_count = len(self.aux)
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [None] * 4  # the plans of masks 1 to 3, for the short forms of apply
-        stem = "".join(part.capitalize() for part in name.rsplit(".", maxsplit=1)[-1].split("_"))
-        # PyTorch's way: a letter behind a digit is a capital, "Log1PBackward0"
-        self.backward_name = re.sub(r"(?<=\d)[a-z]", lambda m: m[0].upper(), f"{stem}Backward0")
+        self.backward_name = _backward_name(name)
         self._check()
         saving = [n for f in (*formulas.values(), vjp) if f is not None for n in argument_names(f)]
         if self.applied and not set(self.nondiff).isdisjoint(saving):
@@ -132,6 +122,18 @@ class Op:
         if name in OPS:
             raise ValueError(f"operation {name!r} is declared twice")
         OPS[name] = self
+
+    def _name_outputs(self, outputs: Sequence[str] | str | None) -> None:
+        """What the outputs are called, which have no derivative, and which has one alone."""
+        names = (outputs,) if isinstance(outputs, str) else outputs
+        self.output_names = ("out",) if outputs is None else () if outputs == "*" else tuple(names or ())
+        self.multi = outputs is not None
+        self.lone = (
+            next((i for i, n in enumerate(self.output_names) if n not in self.nondiff), 0)
+            if (self.multi and len(self.output_names) - len(self.nondiff) == 1 and outputs != "*")
+            else None
+        )
+        self.nondiff_indices = frozenset(i for i, n in enumerate(self.output_names) if n in self.nondiff)
 
     @property
     def forward(self) -> Callable:
@@ -187,6 +189,12 @@ class Op:
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
+
+
+def _backward_name(name: str) -> str:
+    """The name PyTorch gives the node; a letter behind a digit is a capital, "Log1PBackward0"."""
+    stem = "".join(part.capitalize() for part in name.rsplit(".", maxsplit=1)[-1].split("_"))
+    return re.sub(r"(?<=\d)[a-z]", lambda m: m[0].upper(), f"{stem}Backward0")
 
 
 def _parameters(name: str, forward: Callable) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -61,13 +61,7 @@ class Plan:
         self.joint = op.joint is not None
         self.arity = mask.bit_length() if op.variadic else len(op.inputs)
         self.indices = tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
-        if self.joint:
-            used = [op.joint]
-        else:
-            missing = [op.inputs[i] for i in self.indices if op.inputs[i] not in op.formulas]
-            if missing:
-                raise NotImplementedError(f"{op.name}: the derivative by {', '.join(missing)} is not implemented")
-            used = [op.formulas[op.inputs[i]] for i in self.indices]
+        used = _formulas(op, self.indices)
         wanted: list[str] = []
         for formula in used:
             wanted += [n for n in argument_names(formula)[2:] if n not in wanted and n != "needs"]  # type: ignore[arg-type]
@@ -79,11 +73,7 @@ class Plan:
         positions = [flat.index(n) for n in values]
         self.pick: Any = _getter(positions) if wanted else None
         self.save = codegen.saver(op, self.names)
-        # what machine code saves without `pick`: values at 0, 1, or 1 and 0; of one input shapes (20), parameters (21), both (22)
-        self.short = {(0,): 0, (1,): 1, (1, 0): 10}.get(tuple(positions), 99) if not shapes else 99
-        everything = positions == list(range(len(base), len(flat)))
-        if len(op.inputs) == 1 and (everything or (shapes and not positions)):
-            self.short = (22 if positions else 20) if shapes else 21 if positions else 99
+        self.short = _short(op, positions, bool(shapes), list(range(len(base), len(flat))))
         self.shapes = tuple(op.inputs.index(n.removesuffix("_shape")) for n in shapes)
         self.kinds = tuple(_kind(op, n) for n in self.names)
         self.keeps_out = any(k.startswith("array") for k in self.kinds)
@@ -116,6 +106,23 @@ class Plan:
         op = self.op
         self.large = tuple([_bind_large(op, op.formulas[op.inputs[i]], self.names) for i in self.indices])
         return self.large
+
+
+def _formulas(op: Any, indices: tuple[int, ...]) -> list:
+    """The derivatives that a call runs whose inputs at these numbers need gradients."""
+    if op.joint is not None:
+        return [op.joint]
+    missing = [op.inputs[i] for i in indices if op.inputs[i] not in op.formulas]
+    if missing:
+        raise NotImplementedError(f"{op.name}: the derivative by {', '.join(missing)} is not implemented")
+    return [op.formulas[op.inputs[i]] for i in indices]
+
+
+def _short(op: Any, positions: list[int], shapes: bool, parameters: list[int]) -> int:
+    """What machine code saves without `pick`: values at 0, 1, or 1 and 0; of one input shapes (20), parameters (21), both (22)."""
+    if len(op.inputs) == 1 and (positions == parameters or (shapes and not positions)):
+        return (22 if positions else 20) if shapes else 21 if positions else 99
+    return {(0,): 0, (1,): 1, (1, 0): 10}.get(tuple(positions), 99) if not shapes else 99
 
 
 def _getter(positions: list[int]) -> Callable:
