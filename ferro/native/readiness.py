@@ -24,6 +24,7 @@ import numpy as np
 
 from ferro.native import disk_cache, isa, pages, registry
 from ferro.native.kernel import Kernel, tag_of
+from ferro.native.loader import SUPPORTED
 from ferro.native.notices import note
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ if MODE != "off" and pages.refused():
     MODE = "off"
 
 _lock = threading.RLock()
-# What was chosen, by kernels and dtype or by kernel and signature; it holds until the process ends.
-_chosen: dict[tuple[str | tuple[str, ...], np.dtype | str], bool] = {}
+# What was chosen, by the arguments of the functions that ask; it holds until the process ends.
+_chosen: dict[tuple[Any, ...], bool] = {}
 # By kernel, and signature or beginning of a tag; set when it is answered.
 _requests: dict[tuple[str, str], threading.Event] = {}
 _compiler: CompilerProcess | None = None
@@ -55,31 +56,34 @@ def get(name: str) -> Kernel:
     return Kernel(name, registry.sources(plain), partial(registry.compiler, plain), wait_for)
 
 
-def ready(names: tuple[str, ...], dtype: np.dtype) -> bool:
-    """Whether these kernels answer for arrays of a dtype; without names, all kernels. What there is not is asked for."""
-    chosen = _chosen.get((names, dtype))
-    return _choose(names, dtype) if chosen is None else chosen
+def ready(names: tuple[str, ...], dtype: np.dtype, ask: bool = True) -> bool:
+    """Whether these kernels answer for arrays of a dtype; without names, all kernels.
+
+    Asked before work that is worth a kernel: what there is not is asked for. Before work that is not, small arrays, `ask` is
+    False: kernels answer that are there already and cost no more than NumPy.
+    """
+    chosen = _chosen.get((names, dtype, ask))
+    return _choose(names, dtype, ask) if chosen is None else chosen
 
 
-def _choose(names: tuple[str, ...], dtype: np.dtype) -> bool:
+def _choose(names: tuple[str, ...], dtype: np.dtype, ask: bool) -> bool:
     with _lock:
         found = MODE == "wait"
-        if not isa.has_fma() and not FUSED.isdisjoint(names):
+        if (not isa.has_fma() and not FUSED.isdisjoint(names)) or not (ask or SUPPORTED):
             found = False
         elif MODE not in ("wait", "off"):
-            missing = [name for name in names or ("",) if not at_start(name, dtype)]
-            for name in missing:
-                _request(name, _begin(dtype))
+            missing = [name for name in names or (ALL,) if not _at_start(name, dtype)]
+            for name in missing if ask else ():
+                _request("" if name == ALL else name, _begin(dtype))
             found = not missing
-        return _chosen.setdefault((names, dtype), found)
+        return _chosen.setdefault((names, dtype, ask), found)
 
 
-def at_start(name: str, dtype: np.dtype) -> bool:
-    """Whether there was machine code of a kernel for arrays of a dtype ("": of all kernels) that can be used."""
-    with _lock:
-        if (name, dtype) not in _chosen:
-            _chosen[name, dtype] = get(name).load_all(dtype) if name else all_were_made(_begin(dtype))
-        return _chosen[name, dtype]
+def _at_start(name: str, dtype: np.dtype) -> bool:
+    """Whether there was machine code of a kernel for arrays of a dtype, or of all, that can be used."""
+    if (name, dtype) not in _chosen:
+        _chosen[name, dtype] = get(name).load_all(dtype) if name != ALL else all_were_made(_begin(dtype))
+    return _chosen[name, dtype]
 
 
 def _begin(dtype: np.dtype) -> str:
@@ -131,7 +135,7 @@ def wait_for(kernel: Kernel, signature: str) -> None:
 
 
 def ready_for(kernel: Kernel, args: tuple[Any, ...]) -> bool:
-    """Whether a kernel answers for a call; what there is not is asked for."""
+    """Whether a kernel answers for a call; what there is not is asked for. For kernels that no array of floats tells apart."""
     signature = "" if MODE == "off" else kernel.signature(args)
     if not signature or MODE == "wait":
         return bool(signature)

@@ -23,7 +23,8 @@ NEEDS = [(True, True, True), (True, False, False), (False, True, True), (False, 
 
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on NumPy answers for small arrays."""
-    monkeypatch.setattr(common, "_at_hand", lambda *_: False)
+    ready = readiness.ready
+    monkeypatch.setattr(common, "ready", lambda names, dtype, ask=True: ask and ready(names, dtype))
 
 
 def same(found: Any, wanted: Any, dtype: Any) -> None:
@@ -250,9 +251,9 @@ def test_a_gradient_by_images_that_needs_cropping_is_left_to_others() -> None:
 def test_kernels_are_at_hand_for_real_floats_and_not_where_they_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for dtype in (np.float16, ">f4", np.int64, np.complex64):
         assert not common.has_kernel(np.zeros(3, dtype), "softmax", small=True)
-    look: Any = common._at_hand.__wrapped__
     monkeypatch.setattr(readiness, "MODE", "off")
-    assert not look(("softmax",), np.dtype(np.float32))
+    monkeypatch.setattr(readiness, "_chosen", {})
+    assert not common.has_kernel(np.zeros(3, np.float32), "softmax", small=True)
 
 
 def test_small_tensors_neither_import_numba_nor_order_kernels() -> None:

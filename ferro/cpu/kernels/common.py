@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.thresholds import GRAIN
-from ferro.native import readiness
-from ferro.native.loader import SUPPORTED
 from ferro.native.readiness import get, ready
 from ferro.native.thread_pool import parallel_for
 from ferro.native.thresholds import MOST_CHUNKS, SMALL
@@ -27,15 +24,8 @@ def has_kernel(x: np.ndarray, *names: str, small: bool = False) -> bool:
     """
     if x.dtype not in _REAL:
         return False
-    return ready(names, x.dtype) if x.size >= SMALL else small and _at_hand(names, x.dtype)
-
-
-@cache
-def _at_hand(names: tuple[str, ...], dtype: np.dtype) -> bool:
-    """Whether kernels can be called for arrays of a dtype without more ado."""
-    if not SUPPORTED or readiness.MODE == "off":
-        return False
-    return readiness.MODE == "wait" or all(readiness.at_start(name, dtype) for name in names)
+    large = x.size >= SMALL
+    return (large or small) and ready(names, x.dtype, large)
 
 
 def is_half(x: np.ndarray) -> bool:
