@@ -114,8 +114,13 @@ def gather(x: Any, dim: int, index: Any) -> Any:
     return x[_mesh(dim, index)]
 
 
+_MOST_KEYS = 32  # arrays that `ufunc.at` takes as indices; NumPy 2.5 ends the process where there are more
+
+
 def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
     """out[index] = ufunc(out[index], src) for one element after the other."""
+    if not index.size:
+        return
     if out.ndim == 0:
         out, index, src = out.reshape(1), index.reshape(-1), np.broadcast_to(src, index.shape).reshape(-1)
     if is_half(out):  # sums are taken in single precision and rounded once
@@ -130,8 +135,12 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
             gather_scatter.add_slices(out, dim, line, np.broadcast_to(src, index.shape))
     elif out.ndim == 1:
         ufunc.at(out, index, src)
-    elif out.flags.c_contiguous and index.size >= INDEX_LEAST:
+    elif out.flags.c_contiguous and (index.size >= INDEX_LEAST or out.ndim > _MOST_KEYS):
         ufunc.at(out.reshape(-1), _places(out.shape, dim, index).reshape(-1), np.ascontiguousarray(src).reshape(-1))
+    elif out.ndim > _MOST_KEYS:
+        whole = np.ascontiguousarray(out)
+        _combine(ufunc, whole, dim, index, src)
+        out[...] = whole
     else:
         ufunc.at(out, _mesh(dim, index), src)
 
@@ -312,7 +321,7 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
     """Writes (or adds) `value`, broadcast, to what `index_get` reads."""
     if not accumulate:
         out[_key(index, dims)] = value
-    elif max(value.size, index.size) < INDEX_LEAST and not is_half(out):
+    elif max(value.size, index.size) < INDEX_LEAST and len(dims) <= _MOST_KEYS and not is_half(out):
         np.add.at(out, _key(index, dims), value)
     elif len(dims) == 1 and dims[0] and out.size:
         lead, rest = out.shape[: dims[0]], out.shape[dims[0] + 1 :]
@@ -330,6 +339,10 @@ def index_put_(out: Any, index: Any, value: Any, dims: tuple, accumulate: bool) 
         index_add_(out.reshape(-1, *rest), 0, rows, values)
     elif is_half(out):
         out[...] = index_put_(out.astype(np.float32), index, value.astype(np.float32), dims, True)
+    elif len(dims) > _MOST_KEYS:
+        raise IndexError(
+            f"index_put: {len(dims)} indices and accumulate=True, where NumPy takes {_MOST_KEYS}; a contiguous tensor may have more"
+        )
     else:
         np.add.at(out, _key(index, dims), value)
     return out

@@ -482,3 +482,22 @@ def test_a_refused_write_changes_nothing() -> None:
         with pytest.raises((IndexError, RuntimeError)):
             write()
         assert (x.tolist(), x._version) == (before, version)
+
+
+@pytest.mark.parametrize("n", [32, 33, 63])
+@pytest.mark.parametrize("turned", [False, True])
+def test_sums_at_places_of_many_dimensions(n: int, turned: bool) -> None:
+    """NumPy's `add.at` ends the process with more than 32 arrays of indices."""
+    x = np.arange(6.0).reshape((3, 2) + (1,) * (n - 2))
+    t = ferro.from_numpy(x.swapaxes(0, 1).copy()).transpose(0, 1) if turned else ferro.from_numpy(x.copy())
+    index, ones = ferro.zeros((1, 2) + (1,) * (n - 2), dtype=ferro.int64), ferro.ones_like(t)
+    assert t.scatter_add(0, index, ones).flatten().tolist() == [1, 2, 2, 3, 4, 5]
+    assert t.scatter_reduce(0, index, ones * 7, "amax").flatten().tolist() == [7, 7, 2, 3, 4, 5]
+    assert t.scatter_add(0, index[:0], ones[:0]).flatten().tolist() == [0, 1, 2, 3, 4, 5]
+    places = (ferro.tensor([2, 2]), ferro.tensor([1, 1]), *[ferro.tensor([0, 0])] * (n - 2))
+    if turned and n > 32:
+        with pytest.raises(IndexError, match="32"):
+            t.index_put_(places, ferro.ones(2, dtype=t.dtype), accumulate=True)
+    else:
+        t.index_put_(places, ferro.ones(2, dtype=t.dtype), accumulate=True)
+        assert t.flatten().tolist() == [0, 1, 2, 3, 4, 7]
