@@ -38,9 +38,14 @@ def _statistics(x: Any, dims: tuple, eps: float) -> tuple:
     return *_root(x, dims, mean, eps), mean
 
 
+def _in_order(*arrays: Any) -> list:
+    """Arrays in C order, as their gradients shall be."""
+    return [np.ascontiguousarray(a) for a in arrays]
+
+
 def _scaled(z: Any, dtype: Any, weight: Any, bias: Any) -> Any:
-    """z weight + bias in that dtype; either may be absent."""
-    out = z.astype(dtype, copy=False)
+    """z weight + bias in that dtype and in C order; either may be absent."""
+    out = z.astype(dtype, "C", copy=False)
     out = out if weight is None else out * weight.astype(dtype, copy=False)
     return out if bias is None else out + bias.astype(dtype, copy=False)
 
@@ -64,6 +69,7 @@ def _vector(a: Any, x: Any) -> Any:
 
 def _layer_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of layer_norm by x, weight and bias (None where `needs` says so)."""
+    g, x = _in_order(g, x)
     dims, sums = xp.rows_and_columns(x.ndim, n)
     column = (*x.shape[: x.ndim - n], *[1] * n)
     r = rstd.reshape(column)
@@ -78,6 +84,7 @@ def _rms_norm(x: Any, weight: Any, n: int, eps: float) -> tuple:
 
 def _rms_norm_vjp(g: Any, x: Any, weight: Any, rstd: Any, n: int, eps: float, needs: tuple) -> tuple:
     """The backward of rms_norm by x and weight (None where `needs` says so)."""
+    g, x = _in_order(g, x)
     dims, sums = xp.rows_and_columns(x.ndim, n)
     r = rstd.reshape((*x.shape[: x.ndim - n], *[1] * n))
     return xp.norm_vjp(cpu, g, x * r, r, weight, dims, sums, needs, centred=False)
@@ -122,6 +129,7 @@ def _group_norm(x: Any, weight: Any, bias: Any, groups: int, eps: float) -> tupl
 
 def _group_norm_vjp(g: Any, x: Any, weight: Any, mean: Any, rstd: Any, groups: int, eps: float, needs: tuple) -> tuple:
     """The backward of group_norm by x, weight and bias (None where `needs` says so)."""
+    g, x = _in_order(g, x)
     column = (len(x), groups, 1, 1)
     r = rstd.reshape(column)
     z = (x.reshape((len(x), groups, x.shape[1] // groups, -1)) - mean.reshape(column)) * r
@@ -167,6 +175,7 @@ def _batch_norm_vjp(
     g: Any, x: Any, weight: Any, mean: Any, var: Any, training: bool, eps: float, needs: tuple
 ) -> tuple:
     """The backward of batch_norm by x, weight and bias (None where `needs` says so)."""
+    g, x = _in_order(g, x)
     return xp.by_statistics(cpu, g, x, weight, mean, var, training, eps, needs)
 
 
