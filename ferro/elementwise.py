@@ -22,19 +22,18 @@ class Elementwise:
     """An elementwise function of arrays of one dtype and of numbers, which is called with the backend's module in front.
 
     formula(xp, arrays..., /, numbers...): what each element of the result is. `entry`: where arrays that are not large are worth
-    machine code of their own, the word of the first one in its layout ("x" or "many", see native/jit_layouts.py). `dtypes`: the
-    floats of which a printed loop is faster than NumPy ("f": float32, "d": float64).
+    machine code of their own, the word of the first one in its layout ("x" or "many", see native/jit_layouts.py).
     """
 
-    __slots__ = ("__name__", "__wrapped__", "arrays", "dtypes", "entry", "formula", "numbers")
+    __slots__ = ("__name__", "__wrapped__", "arrays", "entry", "formula", "numbers")
 
-    def __init__(self, formula: Callable, name: str, entry: str, dtypes: str) -> None:
+    def __init__(self, formula: Callable, name: str, entry: str) -> None:
         self.formula = self.__wrapped__ = formula
         self.__name__ = name
         code = formula.__code__
         self.arrays = (code.co_posonlyargcount or code.co_argcount) - 1
         self.numbers = code.co_argcount - 1 - self.arrays
-        self.entry, self.dtypes = entry, dtypes
+        self.entry = entry
         if (
             name in DECLARED and DECLARED[name].formula.__module__ != formula.__module__
         ):  # (a module may be loaded again)
@@ -48,8 +47,8 @@ class Elementwise:
         return f"elementwise({self.__name__!r})"
 
 
-def elementwise(formula: Any = None, *, name: str = "", entry: str = "", dtypes: str = "fd") -> Any:
+def elementwise(formula: Any = None, *, name: str = "", entry: str = "") -> Any:
     """Declares an elementwise function; a decorator, or called with the formula. See Elementwise."""
     if formula is None:
-        return lambda found: elementwise(found, name=name, entry=entry, dtypes=dtypes)
-    return Elementwise(formula, name or formula.__name__.lstrip("_"), entry, dtypes)
+        return lambda found: elementwise(found, name=name, entry=entry)
+    return Elementwise(formula, name or formula.__name__.lstrip("_"), entry)

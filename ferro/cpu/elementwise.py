@@ -49,7 +49,7 @@ def into(function: Elementwise, out: np.ndarray, *values: Any) -> None:
         and not np.may_share_memory(a, out)
         for a in arrays
     )
-    if alike and out.flags.carray and x.dtype.char in function.dtypes and has_kernel(x, name):
+    if alike and out.flags.carray and has_kernel(x, name):
         flat = [a.reshape(-1) for a in (*arrays, out)]
         share_rows(name, x.size, GRAIN, (*flat[:-1], *map(float, values[function.arrays :]), flat[-1]))
         return
@@ -67,15 +67,15 @@ def function_of(function: Elementwise, numpy: Callable | None = None) -> Callabl
     return _make(function, numpy) if found is None else found
 
 
-def primitive(name: str, numpy: Callable, *, entry: str = "", dtypes: str = "fd") -> Callable:
+def primitive(name: str, numpy: Callable, *, entry: str = "") -> Callable:
     """The function of that name that formulas know of `xp`, of which cpu/kernels/loops.py knows a function of one number, and
     NumPy this equivalent.
     """
-    return _make(declare(lambda xp, x: getattr(xp, name)(x), name=name, entry=entry, dtypes=dtypes), numpy)
+    return _make(declare(lambda xp, x: getattr(xp, name)(x), name=name, entry=entry), numpy)
 
 
 def _make(function: Elementwise, numpy: Callable | None) -> Callable:
-    name, dtypes, count = function.__name__, function.dtypes, function.arrays
+    name, count = function.__name__, function.arrays
 
     def first(*args: Any) -> Any:
         near[0] = _in_steps(function)
@@ -93,7 +93,7 @@ def _make(function: Elementwise, numpy: Callable | None) -> Callable:
 
     def large(*args: Any) -> Any:
         x = args[0]
-        if x.dtype.char in dtypes and has_kernel(x, name):
+        if has_kernel(x, name):
             arrays = args[:count]
             for a in arrays:
                 if type(a) is not np.ndarray or a.shape != x.shape or a.dtype is not x.dtype:

@@ -55,7 +55,7 @@ def _of_elementwise(function: Elementwise) -> dict[str, Any]:
 
     kernel, numbers = registry.compiler(function.__name__), " number" * function.numbers
     layout = f"{function.entry}{' =' * (function.arrays - 1)}{numbers} -> x +"
-    return {code: jit_entries.make(kernel, layout, np.dtype(code).type) for code in function.dtypes}
+    return {code: jit_entries.make(kernel, layout, np.dtype(code).type) for code in "fd"}
 
 
 def _functions(code: str) -> dict[str, Any]:
