@@ -5,7 +5,6 @@ LONG_FILES = {
     "batched/protocol.py": 429,
     "core/dtypes.py": 445,
     "cpu/fusion.py": 408,
-    "cpu/kernels/jit_math.py": 467,
     "cpu/reductions.py": 473,
     "distributed/collectives.py": 406,
     "distributed/group.py": 414,

@@ -15,15 +15,14 @@ from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.masks import select
 from ferro.elementwise import elementwise as _declare
+from ferro.native import isa
 from ferro.native.extensions import special as _special
 from ferro.native.readiness import get
 
 NEED_WIDENING = "V"  # the kind of bfloat16
 
 
-exp2, expm1, log, log2, log10, log1p = np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p
-tan, sinh, cosh, tanh = np.tan, np.sinh, np.cosh, np.tanh
-asin, acos, atan = np.arcsin, np.arccos, np.arctan
+log10, tan, sinh, cosh = np.log10, np.tan, np.sinh, np.cosh
 asinh, acosh, atanh = np.arcsinh, np.arccosh, np.arctanh
 sqrt, atan2 = np.sqrt, np.arctan2
 reciprocal, abs = np.reciprocal, np.abs
@@ -141,6 +140,17 @@ rsqrt = _function_of(_declare(lambda xp, x: 1 / xp.sqrt(x), name="rsqrt"), lambd
 exp = _primitive("exp", np.exp, entry="many")
 sin = _primitive("sin", np.sin, entry="many")
 cos = _primitive("cos", np.cos, entry="many")
+
+
+def _in_registers(name: str, ufunc: np.ufunc) -> Any:
+    """A ufunc that NumPy computes by whole registers where there is AVX-512, else one number after the other."""
+    return _primitive(name, ufunc, entry="many") if isa.LEVEL in ("baseline", "avx2") else ufunc
+
+
+exp2, expm1 = _in_registers("exp2", np.exp2), _in_registers("expm1", np.expm1)
+log, log2, log1p = _in_registers("log", np.log), _in_registers("log2", np.log2), _in_registers("log1p", np.log1p)
+tanh, atan = _in_registers("tanh", np.tanh), _in_registers("atan", np.arctan)
+asin, acos = _in_registers("asin", np.arcsin), _in_registers("acos", np.arccos)
 
 
 def _sigmoid(x: Any) -> Any:

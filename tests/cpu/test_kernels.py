@@ -126,50 +126,65 @@ def ulps(result, exact):
     return distance
 
 
-def device_functions():
+# By name: the file, the name of mpmath's function, and the numbers that float64 is tried with between these and close to 0.
+DEVICE = {
+    "exp": ("jit_math", "exp", -744, 709),
+    "exp2": ("jit_math", "power", -1073, 1023),
+    "expm1": ("jit_math", "expm1", -40, 709),
+    "log": ("jit_math", "log", 0, 1e5),
+    "log2": ("jit_math", "log", 0, 1e5),
+    "log1p": ("jit_math", "log1p", -0.99, 1e5),
+    "log1p_unit": ("jit_math", "log1p", 0, 1),
+    "tanh": ("jit_math", "tanh", -6.5, 6.5),
+    "sigmoid_": ("jit_math", "sigmoid", -740, 40),
+    "erf_": ("jit_normal", "erf", -6.5, 6.5),
+    "atan": ("jit_circles", "atan", -10, 10),
+    "asin": ("jit_circles", "asin", -1, 1),
+    "acos": ("jit_circles", "acos", -1, 1),
+}
+
+
+def device_function(name):
+    """A function that kernels call, and what it computes, in float64 and by mpmath."""
     scipy = pytest.importorskip("scipy.special")
-    jit = import_module("ferro.cpu.kernels.jit_math")
-    return {
-        "exp": (jit.exp, np.exp),
-        "tanh": (jit.tanh, np.tanh),
-        "erf": (jit.erf_, scipy.erf),
-        "log1p": (jit.log1p, np.log1p),
-        "sigmoid": (jit.sigmoid_, lambda x: np.where(x > 0, 1 / (1 + np.exp(-x)), np.exp(x) / (1 + np.exp(x)))),
+    mpmath = pytest.importorskip("mpmath")
+    module, exact, *_ = DEVICE[name]
+    made = {
+        "exp2": (np.exp2, lambda x: mpmath.mpf(2) ** x),
+        "log2": (np.log2, lambda x: mpmath.log(x, 2)),
+        "sigmoid_": (scipy.expit, lambda x: 1 / (1 + mpmath.exp(-x))),
+        "erf_": (scipy.erf, mpmath.erf),
     }
+    numpy = {"atan": "arctan", "asin": "arcsin", "acos": "arccos", "log1p_unit": "log1p"}
+    wide, many = made[name] if name in made else (getattr(np, numpy.get(name, name)), getattr(mpmath, exact))
+    return getattr(import_module(f"ferro.cpu.kernels.{module}"), name), wide, many
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log1p", "sigmoid"])
-def test_polynomials_are_right_to_two_ulps_all_over_float32(name):
-    function, exact = device_functions()[name]
-    every = np.arange(0, 1 << 32, 1999, dtype=np.uint64).astype(np.uint32).view(np.float32)
-    special = np.array([np.inf, -np.inf, np.nan, 0, -0.0, 1e-45, -1e-45, 88.7, 88.8, -103, -104, -150], np.float32)
-    x = np.concatenate([every, special])
-    if name == "log1p":
+@pytest.mark.parametrize("name", DEVICE)
+def test_functions_are_right_to_two_ulps_all_over_float32(name):
+    function, exact, _ = device_function(name)
+    every = np.arange(0, 1 << 32, 4999, dtype=np.uint64).astype(np.uint32).view(np.float32)
+    special = np.array(
+        [np.inf, -np.inf, np.nan, 0, -0.0, 1e-45, -1e-45, 88.7, 88.8, -103, -104, -150, 1, -1], np.float32
+    )
+    x = np.concatenate([every, special, np.linspace(-1.01, 1.01, 20_001, dtype=np.float32)])
+    if name == "log1p_unit":
         x = x[(x >= 0) & (x <= 1)]
     with np.errstate(all="ignore"):
         reference = exact(x.astype(np.float64))
-    if name == "sigmoid":
-        reference[x < -700] = 0  # float64 makes nan of ∞ / ∞
     result = applied(function, x)
     np.testing.assert_array_equal(np.isnan(result), np.isnan(reference))
     assert ulps(result, reference).max() <= 2
-    if name in {"tanh", "erf"}:
-        number = ~np.isnan(x)
+    if name in {"tanh", "erf_", "atan", "asin"}:
+        number = ~np.isnan(reference)
         np.testing.assert_array_equal(np.signbit(result[number]), np.signbit(x[number]))
 
 
-@pytest.mark.parametrize("name", ["exp", "tanh", "erf", "log1p", "sigmoid"])
-def test_polynomials_are_right_to_two_ulps_in_float64(name, rng):
+@pytest.mark.parametrize("name", DEVICE)
+def test_functions_are_right_to_two_ulps_in_float64(name, rng):
     mpmath = pytest.importorskip("mpmath")
-    function, _ = device_functions()[name]
-    exact = {
-        "exp": mpmath.exp,
-        "tanh": mpmath.tanh,
-        "erf": mpmath.erf,
-        "log1p": mpmath.log1p,
-        "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
-    }[name]
-    low, high = {"exp": (-744, 709), "log1p": (0, 1), "sigmoid": (-740, 40)}.get(name, (-6.5, 6.5))
+    function, _, exact = device_function(name)
+    low, high = DEVICE[name][2:]
     x = np.concatenate([rng.uniform(low, high, 400), 10.0 ** rng.uniform(-300, 0, 100), rng.uniform(0.5, 1, 100)])
     result = applied(function, x)
     with mpmath.workdps(40):
@@ -181,9 +196,17 @@ def test_polynomials_are_right_to_two_ulps_in_float64(name, rng):
 
 def test_functions_of_infinities_in_float64():
     x = np.array([np.inf, -np.inf, np.nan, 1e300, -1e300])
-    expected = {"exp": [np.inf, 0, np.nan, np.inf, 0], "sigmoid": [1, 0, np.nan, 1, 0]}
-    for name in ("exp", "tanh", "erf", "sigmoid"):
-        function, _ = device_functions()[name]
+    expected = {
+        "exp": [np.inf, 0, np.nan, np.inf, 0],
+        "exp2": [np.inf, 0, np.nan, np.inf, 0],
+        "expm1": [np.inf, -1, np.nan, np.inf, -1],
+        "log": [np.inf, np.nan, np.nan, np.log(1e300), np.nan],
+        "log2": [np.inf, np.nan, np.nan, np.log2(1e300), np.nan],
+        "atan": [np.pi / 2, -np.pi / 2, np.nan, np.pi / 2, -np.pi / 2],
+        "sigmoid_": [1, 0, np.nan, 1, 0],
+    }
+    for name in ("tanh", "erf_", *expected):
+        function, _, _ = device_function(name)
         np.testing.assert_array_equal(applied(function, x), expected.get(name, [1, -1, np.nan, 1, -1]))
 
 

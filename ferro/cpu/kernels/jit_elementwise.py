@@ -10,20 +10,19 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.jit_bits import bits32, bits64
-from ferro.cpu.kernels.jit_math import (  # noqa: F401 (a text may name them)
-    CIRCLES,
-    cosine,
-    erf_,
+from ferro.cpu.kernels.jit_circles import CIRCLES, acos, asin, atan, cosine, sine  # noqa: F401 (a text may name them)
+from ferro.cpu.kernels.jit_math import (  # noqa: F401 (likewise)
     exp,
+    exp2,
     expm1,
-    gelu_,
-    gelu_slope,
+    log,
     log1p,
     log1p_unit,
+    log2,
     sigmoid_,
-    sine,
     tanh,
 )
+from ferro.cpu.kernels.jit_normal import erf_, gelu_, gelu_slope  # noqa: F401 (likewise)
 from ferro.cpu.kernels.loops import text_of
 from ferro.elementwise import DECLARED
 from ferro.native.jit import by_precision, device, kernel, whole_registers  # noqa: F401 (likewise)

@@ -1,7 +1,7 @@
-"""Functions of one number that kernels call: exp, tanh, erf and what is made of them, sine and cosine.
+"""Functions of one number that kernels call: exponentials, logarithms, tanh and sigmoid.
 
 The polynomials are minimax fits of our own (Remez exchange, 40 digits). Largest errors in units in the last place:
-exp 1.0, tanh 1.4, erf 1.3, log1p 1.9, expm1 1.5, sigmoid 1.9, sine and cosine 2 (1.7 of float64).
+exp 1.0, tanh 1.4, log1p 1.9, expm1 1.5, sigmoid 1.9. Others: jit_circles.py, jit_normal.py.
 
 Note [Functions without branches].  Vectors of numbers have no branches: both sides are computed, and one is chosen. So
 each function is one formula where possible, and exceptions (nan, infinities, results below the normal numbers) are
@@ -14,17 +14,17 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_bits import bits32, bits64, float32_of, float64_of, muladd
+from ferro.cpu.kernels.jit_bits import bits32, bits64, float32_of, float64_of
 from ferro.native.jit import by_precision, device
 
 f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
-_WHOLE, _WHOLE64 = f32(1.5 * 2**23), f64(1.5 * 2**52)  # see Note [Functions without branches]
+WHOLE32, WHOLE64 = f32(1.5 * 2**23), f64(1.5 * 2**52)  # see Note [Functions without branches]
 
 # --- functions of one number -----------------------------------------------------------------------------------------
 
 
 @device
-def _two_to_the(r):
+def two_to_the(r):
     """2^r for -1/2 <= r <= 1/2."""
     p = f32(0.00015352841)
     p = p * r + f32(0.0013399521)
@@ -37,9 +37,9 @@ def _two_to_the(r):
 
 @device
 def _split_exp(x):
-    """y and t with e^x = y 2^n, 0.7 < y < 1.42, and the whole number n in the low bits of t: see `_times_power`."""
-    t = x * f32(1.4426950408889634) + _WHOLE
-    n = t - _WHOLE
+    """y and t with e^x = y 2^n, 0.7 < y < 1.42, and the whole number n in the low bits of t: see `times_power`."""
+    t = x * f32(1.4426950408889634) + WHOLE32
+    n = t - WHOLE32
     r = x - n * f32(0.693359375)
     r = r + n * f32(2.12194440e-4)
     p = f32(0.00138131795)
@@ -52,7 +52,7 @@ def _split_exp(x):
 
 
 @device
-def _times_power(y, t):
+def times_power(y, t):
     """y 2^n, where neither is out of the range of normal numbers: n is added to the exponent."""
     return float32_of(i32(bits32(y) + i32(bits32(t) << i32(23))))
 
@@ -70,13 +70,8 @@ def _exp32(x):
 
 
 @device
-def _exp64(x):
-    # As `_exp32`.
-    c = max(x, f64(-746))
-    t = c * f64(1.4426950408889634) + _WHOLE64
-    n = t - _WHOLE64
-    r = c - n * f64(0.693145751953125)
-    r = r - n * f64(1.42860682030941723212e-6)
+def _exp_beyond64(r):
+    """(e^r - 1 - r) / r² for |r| <= log(2) / 2."""
     p = f64(2.4998991969945732e-8)
     p = p * r + f64(2.7631687324728708e-7)
     p = p * r + f64(2.7557597187461963e-6)
@@ -87,7 +82,18 @@ def _exp64(x):
     p = p * r + f64(0.041666666666519152789)
     p = p * r + f64(0.16666666666666386307)
     p = p * r + f64(0.50000000000000117013)
-    y = p * (r * r) + r + f64(1)
+    return p
+
+
+@device
+def _exp64(x):
+    # As `_exp32`.
+    c = max(x, f64(-746))
+    t = c * f64(1.4426950408889634) + WHOLE64
+    n = t - WHOLE64
+    r = c - n * f64(0.693145751953125)
+    r = r - n * f64(1.42860682030941723212e-6)
+    y = _exp_beyond64(r) * (r * r) + r + f64(1)
     tiny = c < f64(-708)
     y = float64_of(bits64(y) + (bits64(t) << i64(52)) + (i64(64 << 52) if tiny else i64(0)))
     small = f64(2.0**-64) if c > f64(-746) else f64(0)
@@ -106,7 +112,7 @@ def _tanh32(x):
     p = p * z + f32(-0.333332839)
     near = a + a * z * p
     y, t = _split_exp(f32(20) if a > f32(10) else a + a)  # beyond, tanh is 1
-    far = f32(1) - f32(2) / (_times_power(y, t) + f32(1))
+    far = f32(1) - f32(2) / (times_power(y, t) + f32(1))
     return math.copysign(far if a >= f32(0.625) else near, x)
 
 
@@ -128,128 +134,6 @@ def _tanh64(x):
     near = a + a * z * p
     far = f64(1) - f64(2) / (_exp64(a + a) + f64(1))
     return math.copysign(near if a < f64(0.625) else far, x)
-
-
-@device
-def _erf32(x):
-    a = abs(x)
-    z = a * a
-    p = f32(8.31675884e-5)
-    p = p * z + f32(-0.00081300086)
-    p = p * z + f32(0.0051999063)
-    p = p * z + f32(-0.0268589414)
-    p = p * z + f32(0.112836872)
-    p = p * z + f32(-0.376126332)
-    p = p * z + f32(0.12837917)
-    near = x + x * p
-    c = min(a, f32(4))  # beyond, erf is 1
-    q = f32(0.000282676475)
-    q = q * c + f32(-0.00439042602)
-    q = q * c + f32(0.0320666443)
-    q = q * c + f32(-0.149941569)
-    q = q * c + f32(-0.919259684)
-    q = q * c + f32(-1.62689204)
-    q = q * c + f32(-0.000282298553)
-    t = q + _WHOLE
-    far = math.copysign(f32(1) - _times_power(_two_to_the(q - (t - _WHOLE)), t), x)
-    return far if a >= f32(0.93) else near
-
-
-@device
-def _erf64(x):
-    a = abs(x)
-    z = a * a
-    p = f64(5.945254692966e-11)
-    p = p * z + f64(-1.1365661793395931e-09)
-    p = p * z + f64(1.4657878770395011e-08)
-    p = p * z + f64(-1.6350025065539813e-07)
-    p = p * z + f64(1.6460972802586814e-06)
-    p = p * z + f64(-1.4925593506029411e-05)
-    p = p * z + f64(0.00012055331036866374)
-    p = p * z + f64(-0.0008548326978741403)
-    p = p * z + f64(0.005223977624780856)
-    p = p * z + f64(-0.026866170645072893)
-    p = p * z + f64(0.11283791670954857)
-    p = p * z + f64(-0.3761263890318375)
-    p = p * z + f64(0.1283791670955126)
-    near = x + x * p
-    c = min(a, f64(6))  # beyond, erf is 1
-    u = c * f64(0.4) - f64(1.4)
-    q = f64(4.1222495226835586e-05)
-    q = q * u + f64(0.00031631161209354664)
-    q = q * u + f64(0.0010089725581910838)
-    q = q * u + f64(0.0018962812988038602)
-    q = q * u + f64(0.0022525899508422957)
-    q = q * u + f64(0.0017199175583537667)
-    q = q * u + f64(0.0008936629195575211)
-    q = q * u + f64(-0.00017813203641849152)
-    q = q * u + f64(0.000807330862209372)
-    q = q * u + f64(-0.002439295725772462)
-    q = q * u + f64(0.005935005947888697)
-    q = q * u + f64(-0.01438614101409563)
-    q = q * u + f64(0.03412889459707005)
-    q = q * u + f64(-0.08165076263943162)
-    q = q * u + f64(0.20779342111196028)
-    q = q * u + f64(-0.6652489708564336)
-    q = q * u + f64(-1.8624374021790953)
-    far = math.copysign(f64(1) - _exp64(q - c * c), x)
-    return near if a < f64(1) or math.isnan(x) else far
-
-
-_FAR = f32(13.2)  # beyond, the normal density is not a normal number, and counts as 0
-
-
-@device
-def _density_and_tail(a):
-    """exp(-a²/2), and the ratio to it of Φ(-a), for 0 <= a < _FAR."""
-    s = a * a
-    t = muladd(s, f32(-0.7213475204444817), _WHOLE)
-    e = _times_power(_two_to_the(muladd(s, f32(-0.7213475204444817), _WHOLE - t)), t)
-    p = f32(0.00401165944) * a + f32(0.039926303)
-    p = p * a + f32(0.181134353)
-    p = p * a + f32(0.435452259)
-    p = p * a + f32(0.5)
-    q = f32(0.0100555935) * a + f32(0.10008787)
-    q = q * a + f32(0.463925338)
-    q = q * a + f32(1.19376595)
-    q = q * a + f32(1.66878943)
-    q = q * a + f32(1)
-    return e, p / q
-
-
-@device
-def _gelu32(x):
-    # x Φ(x) = max(x, 0) - |x| Φ(-|x|)
-    a = abs(x)
-    e, r = _density_and_tail(a)
-    y = x if x > f32(0) else x * f32(0)
-    return y - a * (e * r) if a < _FAR else y
-
-
-@device
-def _gelu_slope32(x):
-    # Φ(x) + x φ(x)
-    a = abs(x)
-    e, r = _density_and_tail(a)
-    left = f32(0) if a >= _FAR else e * (r - a * f32(0.3989422804014327))  # the limit at infinity
-    return f32(1) - left if x > f32(0) else left
-
-
-@device
-def _normal64(x):
-    return f64(0.5) * (f64(1) + _erf64(x * f64(0.7071067811865476)))
-
-
-@device
-def _gelu64(x):
-    return x * _normal64(x)
-
-
-@device
-def _gelu_slope64(x):
-    c = max(x, f64(-40))  # beyond, the density is 0, also at infinity
-    c = min(c, f64(40))
-    return _normal64(x) + c * _exp64(c * c * f64(-0.5)) * f64(0.3989422804014327)
 
 
 @device
@@ -370,83 +254,119 @@ def _expm1_32(x):
 
 @device
 def _expm1_64(x):
-    return math.expm1(x)
+    # As `_expm1_32`.
+    c = min(max(x, f64(-40)), f64(710))
+    t = c * f64(1.4426950408889634) + WHOLE64
+    n = t - WHOLE64
+    r = c - n * f64(0.693145751953125)
+    r = r - n * f64(1.42860682030941723212e-6)
+    half = float64_of((bits64(t) << i64(52)) + i64(1022 << 52))
+    y = half * (_exp_beyond64(r) * (r * r) + r) + (half - f64(0.5))
+    return x if math.isnan(x) else y + y
 
 
 @device
-def _sine_beside32(a, t, n):
-    """The sine of a - n π, its sign changed if the last bit of t is 1; n is within 1/2 of a / π."""
-    r = a - n * f32(3.1415927)  # π in three parts; a fused multiplication loses no bit of a product
-    r = r + n * f32(8.74227766e-8)
-    r = r + n * f32(3.430249e-15)
-    z = r * r
-    p = f32(-2.3292818e-8)
-    p = p * z + f32(2.751307e-6)
-    p = p * z + f32(-0.00019840807)
-    p = p * z + f32(0.008333331)
-    p = p * z + f32(-0.16666667)
-    return float32_of(i32(bits32(r + (r * z) * p) ^ i32(bits32(t) << i32(31))))
+def _exp2_32(x):
+    c = max(x, f32(-151))
+    t = c + WHOLE32
+    y = two_to_the(c - (t - WHOLE32))
+    tiny = c < f32(-125)  # as in `_exp32`
+    y = float32_of(i32(bits32(y) + i32(i32(bits32(t) << i32(23)) + (i32(64 << 23) if tiny else i32(0)))))
+    y = y * (f32(2.0**-64) if tiny else f32(1))
+    return y if x < f32(128) else x + f32(np.inf)
 
 
 @device
-def _sine_beside64(a, t, n):
-    """As `_sine_beside32`."""
-    r = a - n * f64(3.141592653589793)
-    r = r - n * f64(1.2246467991473532e-16)
-    r = r + n * f64(2.9947698097183397e-33)
-    z = r * r
-    p = f64(2.7215733440406776e-15)
-    p = p * z + f64(-7.643056834692467e-13)
-    p = p * z + f64(1.6058943500654907e-10)
-    p = p * z + f64(-2.5052106979622302e-08)
-    p = p * z + f64(2.7557319212728634e-06)
-    p = p * z + f64(-0.00019841269841221627)
-    p = p * z + f64(0.00833333333333324)
-    p = p * z + f64(-0.16666666666666666)
-    return float64_of(bits64(r + (r * z) * p) ^ (bits64(t) << i64(63)))
+def _exp2_64(x):
+    c = max(x, f64(-1076))
+    t = c + WHOLE64
+    r = (c - (t - WHOLE64)) * f64(0.6931471805599453)
+    y = _exp_beyond64(r) * (r * r) + r + f64(1)
+    tiny = c < f64(-1021)
+    y = float64_of(bits64(y) + (bits64(t) << i64(52)) + (i64(64 << 52) if tiny else i64(0)))
+    y = y * (f64(2.0**-64) if tiny else f64(1))
+    return y if x < f64(1024) else x + f64(np.inf)
 
 
 @device
-def _sine32(x):
-    a = abs(x)
-    t = a * f32(0.31830988618) + _WHOLE
-    y = _sine_beside32(a, t, t - _WHOLE)
-    return float32_of(i32(bits32(y) ^ (bits32(x) & i32(-0x80000000))))
+def _split_log32(x):
+    """e and m with x = 2^e m, 0.7 < m < 1.42, of a positive number."""
+    tiny = x < f32(2.0**-126)
+    w = x * (f32(2.0**24) if tiny else f32(1))
+    e = i32(i32(bits32(w) - i32(0x3F3504F3)) >> i32(23))
+    m = float32_of(i32(bits32(w) - i32(e << i32(23))))
+    return f32(e) - (f32(24) if tiny else f32(0)), m
 
 
 @device
-def _sine64(x):
-    a = abs(x)
-    t = a * f64(0.3183098861837907) + _WHOLE64
-    y = _sine_beside64(a, t, t - _WHOLE64)
-    return float64_of(bits64(y) ^ (bits64(x) & i64(-0x8000000000000000)))
+def _split_log64(x):
+    tiny = x < f64(2.0**-1022)
+    w = x * (f64(2.0**54) if tiny else f64(1))
+    b = bits64(w) - i64(0x3FE6A09E667F3BCD)
+    e = b >> i64(52)
+    m = float64_of(bits64(w) - (e << i64(52)))
+    return f64(i32(e)) - (f64(54) if tiny else f64(0)), m
 
 
 @device
-def _cosine32(x):
-    a = abs(x)
-    t = (a * f32(0.31830988618) + f32(0.5)) + _WHOLE
-    return _sine_beside32(a, t, (t - _WHOLE) - f32(0.5))
+def _end_of_log32(x, y):
+    """y, where x is positive and finite; else what a logarithm of x is."""
+    y = y if x < f32(np.inf) else x  # (nan too)
+    bad = f32(-np.inf) if x == f32(0) else f32(np.nan)
+    return bad if x <= f32(0) else y
 
 
 @device
-def _cosine64(x):
-    a = abs(x)
-    t = (a * f64(0.3183098861837907) + f64(0.5)) + _WHOLE64
-    return _sine_beside64(a, t, (t - _WHOLE64) - f64(0.5))
+def _end_of_log64(x, y):
+    y = y if x < f64(np.inf) else x
+    bad = f64(-np.inf) if x == f64(0) else f64(np.nan)
+    return bad if x <= f64(0) else y
 
 
-# The largest numbers of which `sine` and `cosine` are right: beyond, n π in three parts has lost digits.
-CIRCLES = {f32: f32(1e5), f64: f64(1e8)}
+@device
+def _log32(x):
+    e, m = _split_log32(x)
+    z = m - f32(1)
+    return _end_of_log32(x, z + (_log_near_1(z) - e * f32(2.12194440e-4)) + e * f32(0.693359375))
 
-sine = by_precision(_sine32, _sine64)
-cosine = by_precision(_cosine32, _cosine64)
+
+@device
+def _log64(x):
+    # log(1 + z) = z - z s + (2 artanh(s) - 2 s), for 2 s = z - z s
+    e, m = _split_log64(x)
+    z = m - f64(1)
+    s = z / (f64(2) + z)
+    small = e * f64(1.90821492927058770e-10) + (_artanh(s) - z * s)
+    return _end_of_log64(x, e * f64(6.93147180369123816490e-01) + (z + small))
+
+
+@device
+def _log2_32(x):
+    e, m = _split_log32(x)
+    z = m - f32(1)
+    y = _log_near_1(z)
+    return _end_of_log32(
+        x, (z * f32(1.925963033500115e-8) + y * f32(1.4426950408889634)) + z * f32(1.44269502162933) + e
+    )
+
+
+@device
+def _log2_64(x):
+    e, m = _split_log64(x)
+    z = m - f64(1)
+    s = z / (f64(2) + z)
+    y = _artanh(s) - z * s
+    return _end_of_log64(
+        x, (z * f64(2.0355273740931033e-17) + y * f64(1.4426950408889634)) + z * f64(1.4426950408889634) + e
+    )
+
+
 exp = by_precision(_exp32, _exp64)
 tanh = by_precision(_tanh32, _tanh64)
-erf_ = by_precision(_erf32, _erf64)
-gelu_ = by_precision(_gelu32, _gelu64)
-gelu_slope = by_precision(_gelu_slope32, _gelu_slope64)
 sigmoid_ = by_precision(_sigmoid32, _sigmoid64)
 log1p = by_precision(_log1p32, _log1p64)
 log1p_unit = by_precision(_log1p_unit32, _log1p_unit64)  # of numbers between 0 and 1
 expm1 = by_precision(_expm1_32, _expm1_64)
+exp2 = by_precision(_exp2_32, _exp2_64)
+log = by_precision(_log32, _log64)
+log2 = by_precision(_log2_32, _log2_64)

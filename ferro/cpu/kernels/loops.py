@@ -19,12 +19,18 @@ from ferro.expressions import Symbol, conjugate, trace_names
 
 # By the name of the array function: that of the function of one number in jit_math.py.
 SCALARS = {
+    "acos": "acos",
+    "asin": "asin",
+    "atan": "atan",
     "erf": "erf_",
     "exp": "exp",
+    "exp2": "exp2",
     "expm1": "expm1",
     "gelu": "gelu_",
     "gelu_slope": "gelu_slope",
+    "log": "log",
     "log1p": "log1p",
+    "log2": "log2",
     "sigmoid": "sigmoid_",
     "sqrt": "np.sqrt",
     "tanh": "tanh",
