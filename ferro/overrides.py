@@ -18,6 +18,7 @@ from ferro._overriding import (
     MODES,
     Overridable,  # noqa: F401 (pickles look for it here)
     ask,
+    disabled,  # noqa: F401 (a rule of classes that never ask)
     enable,
     namespaces,  # noqa: F401 (the modules whose functions ask; ferro.as_torch adds one)
     overriding,

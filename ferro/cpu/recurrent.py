@@ -21,10 +21,10 @@ from ferro.cpu.kernels.recurrent import function
 from ferro.cpu.kernels.recurrent import lstm as all_lstm_steps
 from ferro.cpu.recurrent_steps import (
     Slices,
+    as_rows,
     carried,
     each_step,
     rounded,
-    rows_of,
     run_back,
     run_steps,
     slices_of,
@@ -90,7 +90,7 @@ def lstm_steps(
     """The outputs, the last h and c; and for backward the gates, the cells and, if w_hr projects them, the h before that."""
     slices = slices_of(x, sizes, backwards)
     hn, cn = start(h, x, sizes, w_hh.shape[1]), start(c, x, sizes, len(w_hh) // 4)
-    gates = gemm(rows_of(x), w_ih.T, None if b_ih is None else b_ih + b_hh)
+    gates = gemm(as_rows(x), w_ih.T, None if b_ih is None else b_ih + b_hh)
     cells = np.empty((len(gates), cn.shape[1]), x.dtype)
     hidden = np.empty_like(cells)
     out = hidden if w_hr is None else np.empty((len(gates), len(w_hr)), x.dtype)
@@ -157,7 +157,7 @@ def lstm_steps_vjp(
         at[:] = times(to[k], w_hh)
 
     run_back(slices, g[0], d_h, step)
-    d_x, *d_weights = weight_gradients(d, d, x, states_before(rows_of(out), h, slices), w_ih, (needs[0], *needs[3:7]))
+    d_x, *d_weights = weight_gradients(d, d, x, states_before(as_rows(out), h, slices), w_ih, (needs[0], *needs[3:7]))
     d_r = gemm(projected.T, hidden) if projected is not None and needs[7] else None
     return d_x, d_h[None], d_c[None], *d_weights, d_r
 
@@ -185,7 +185,7 @@ def gru_steps(
     slices = slices_of(x, sizes, backwards)
     n = w_hh.shape[1]
     first = start(h, x, sizes, n)
-    gates = gemm(rows_of(x), w_ih.T, b_ih)
+    gates = gemm(as_rows(x), w_ih.T, b_ih)
     inner, out = np.empty((len(gates), n), x.dtype), np.empty((len(gates), n), x.dtype)
     w, run = turned(w_hh), function("gru_gates", gates, len(first))
     a, own, outs = each_step(slices, gates, inner, out)
@@ -224,7 +224,7 @@ def gru_steps_vjp(
     h = start(h, x, sizes, w_hh.shape[1])
     d_h = carried(g[1], h)
     d, e = np.empty_like(gates), np.empty_like(gates)
-    states = states_before(rows_of(out), h, slices)
+    states = states_before(as_rows(out), h, slices)
     run = function("gru_gates_vjp", gates, len(h))
     a, before, own, to, also = each_step(slices, gates, states, inner, d, e)
 
@@ -246,7 +246,7 @@ def rnn_steps(
 ) -> tuple:
     """The outputs and the last h; `mode` is "RNN_TANH" or "RNN_RELU"."""
     slices = slices_of(x, sizes, backwards)
-    out = gemm(rows_of(x), w_ih.T, None if b_ih is None else b_ih + b_hh)
+    out = gemm(as_rows(x), w_ih.T, None if b_ih is None else b_ih + b_hh)
     w = turned(w_hh)
     (outs,) = each_step(slices, out)
     zero = np.zeros((), x.dtype)
@@ -284,7 +284,7 @@ def rnn_steps_vjp(
     slices = slices_of(x, sizes, backwards)
     h = start(h, x, sizes, w_hh.shape[1])
     d_h = carried(g[1], h)
-    out = rows_of(out)
+    out = as_rows(out)
     slopes = (
         out <= 0 if mode == "RNN_RELU" else np.ones((), out.dtype) - out * out
     )  # of relu: where there is none (nan lets pass)

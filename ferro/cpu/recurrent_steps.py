@@ -58,7 +58,7 @@ def start(state: Any, x: Any, sizes: Sequence[int] | None, width: int) -> Any:
     return np.array(state[0], order="C")
 
 
-def rows_of(x: Any) -> Any:
+def as_rows(x: Any) -> Any:
     return x if x.ndim == 2 else x.reshape(x.shape[0] * x.shape[1], x.shape[2])
 
 
@@ -129,7 +129,7 @@ def carried(g: Any, like: Any) -> Any:
 def weight_gradients(d: Any, e: Any, x: Any, before: Any, w_ih: Any, needs: Sequence[bool]) -> tuple:
     """The gradients by x, w_ih, w_hh, b_ih and b_hh from those by the input's and the state's part of the gates."""
     d_x = gemm(d, w_ih).reshape(x.shape) if needs[0] else None
-    d_w = gemm(d.T, rows_of(x)) if needs[1] else None
+    d_w = gemm(d.T, as_rows(x)) if needs[1] else None
     d_u = gemm(e.T, before) if needs[2] else None
     d_b = _sum(d) if needs[3] or needs[4] else None
     return d_x, d_w, d_u, d_b, d_b if d is e or d_b is None else _sum(e)
@@ -156,7 +156,7 @@ def run_back(slices: Slices, g: Any, d_h: Any, step: Callable[[int, Any], None])
 
     It puts the gradient by the state before it in the place of these rows.
     """
-    d_out = None if g is None else rows_of(contiguous(g))
+    d_out = None if g is None else as_rows(contiguous(g))
     with blas_single():
         for k in range(len(slices) - 1, -1, -1):
             rows = slices[k]

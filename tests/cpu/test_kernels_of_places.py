@@ -7,7 +7,6 @@ are the formula's, the same bits on two threads, also of arrays with gaps; and t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.cpu import kernels, losses
-from ferro.cpu.kernels import common
 from ferro.cpu.kernels.common import SMALL
 from ferro.native import readiness, threads, workers
 from ferro.native.entries import fallback
@@ -227,19 +225,6 @@ def _budget() -> Iterator[None]:
     threads.set_num_threads(before)
 
 
-@contextmanager
-def formulas() -> Iterator[None]:
-    """NumPy answers for large arrays, too."""
-    before = readiness.MODE, readiness._chosen
-    readiness.MODE, readiness._chosen = "off", {}
-    common._at_hand.cache_clear()
-    try:
-        yield
-    finally:
-        readiness.MODE, readiness._chosen = before
-        common._at_hand.cache_clear()
-
-
 def together(found: Any) -> tuple:
     return found if isinstance(found, tuple) else (found,)
 
@@ -266,7 +251,7 @@ def near(found: Any, wanted: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_kernels_give_what_the_formula_gives(name: str, size: int, dtype: Any, rng: np.random.Generator) -> None:
     function, given = CALLS[name](rng, size, dtype)
-    with formulas():
+    with readiness.as_if("off"):
         wanted = function(*given)
     found = []
     for count in (1, 2):

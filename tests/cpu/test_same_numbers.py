@@ -198,7 +198,7 @@ def test_machine_code_that_cannot_be_loaded_leaves_the_formula(monkeypatch):
     def refused(name, packed):
         raise OSError(12, "Cannot allocate memory")
 
-    monkeypatch.setattr(loader, "load", refused)
+    monkeypatch.setattr(loader, "Code", refused)
     import numpy as np
 
     from ferro.native.readiness import get

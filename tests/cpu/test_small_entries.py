@@ -12,7 +12,7 @@ import pytest
 
 import ferro
 from ferro import cpu
-from ferro.cpu import convolution, embedding, joining, losses, normalisation
+from ferro.cpu import convolution, embedding, joining, losses
 from ferro.native.entries import fallback
 from tests.configuration import with_machine_code
 
@@ -53,19 +53,6 @@ def answers(function: Any, *arguments: Any) -> Any:
         sys.setprofile(None)
     assert not met
     return found
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(4, 4), (5, 3, 2), (2, 3, 2, 2)])
-@pytest.mark.parametrize("affine", [True, False])
-def test_batch_norm(shape: tuple, affine: bool, dtype: Any, rng: np.random.Generator) -> None:
-    x, g, w, b = numbers(rng, dtype, shape, shape, shape[1:2], shape[1:2])
-    weight, bias = (w, b) if affine else (None, None)
-    arguments = x, weight, bias, None, None, True, 1e-5
-    found = answers(normalisation.batch_norm, *arguments)
-    alike(found, fallback(normalisation.batch_norm)(*arguments))
-    back = g, x, weight, *found[1:], True, 1e-5, ALL
-    alike(answers(normalisation.batch_norm_vjp, *back), fallback(normalisation.batch_norm_vjp)(*back))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -183,7 +170,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "stack": joining.stack,
     "take_rows": embedding.take_rows,
     "conv": convolution.conv,
-    "batch_norm": normalisation.batch_norm,
+    "batch_norm": cpu.batch_norm,
     "cross_entropy": losses.cross_entropy,
 }
 

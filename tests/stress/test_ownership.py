@@ -16,6 +16,7 @@ import pytest
 
 import ferro
 from ferro.core import accumulate, accumulate_grad, inplace, owners
+from ferro.cpu.thresholds import ADD_IN_PLACE_LEAST
 
 pytestmark = pytest.mark.timeout(60)
 SIZES = (3, 5000, 70_000)
@@ -267,11 +268,11 @@ def test_large_gradients_are_added_in_place_where_the_engine_alone_holds_them() 
     found: list = []
 
     def made() -> Any:
-        array = np.ones(5000)
+        array = np.ones(ADD_IN_PLACE_LEAST)
         found.append(array.ctypes.data)
         return array
 
-    before, g = made(), np.ones(5000)
+    before, g = made(), np.ones(ADD_IN_PLACE_LEAST)
     assert accumulate.add(before, g).ctypes.data == found[0]
     if owners.SOLE:
         assert before[0] == 2

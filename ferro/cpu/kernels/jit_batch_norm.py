@@ -154,7 +154,8 @@ def batch_norm_vjp(g, x, weight, mean, var, own, eps, first, last, out, g_weight
         high = min(low + _side(x), last)
         count, m = high - low, mean[low:high]
         plain, product = np.zeros(count), np.zeros(count)
-        of_g, of_x, shift = np.empty(count, x.dtype), np.zeros(count, x.dtype), np.zeros(count, x.dtype)
+        rs, ws = np.empty(count, x.dtype), np.ones(count, x.dtype)
+        of_x, shift = np.zeros(count, x.dtype), np.zeros(count, x.dtype)
         if own or g_weight.size or g_bias.size:
             _channel_products(g, x, low, m, plain, product)
         for k in range(count):
@@ -163,22 +164,24 @@ def batch_norm_vjp(g, x, weight, mean, var, own, eps, first, last, out, g_weight
                 g_weight[low + k] = T(product[k] * r)
             if g_bias.size:
                 g_bias[low + k] = T(plain[k])
-            of_g[k] = r * weight[low + k] if weight.size else r
+            rs[k] = r
+            if weight.size:
+                ws[k] = weight[low + k]
             if own:
-                of_x[k] = T(product[k] * r / (n * places) * r * of_g[k])
-                shift[k] = T(plain[k] / (n * places) * of_g[k])
+                of_x[k] = T(product[k] * r / (n * places) * r * ws[k])
+                shift[k] = T(plain[k] / (n * places) * ws[k])
         if not out.size:
             continue
         if places < CHANNEL_FEW:
             ms, shifts = np.repeat(m, places), np.repeat(shift, places)
-            of_gs, of_xs = np.repeat(of_g, places), np.repeat(of_x, places)
+            some_r, some_w, of_xs = np.repeat(rs, places), np.repeat(ws, places), np.repeat(of_x, places)
             grads, numbers, results = g.reshape(-1), x.reshape(-1), out.reshape(-1)
             for a in range(n):
                 at = (a * channels + low) * places
                 g_row, row, target = grads[at : at + ms.size], numbers[at : at + ms.size], results[at : at + ms.size]
                 for j in range(ms.size):
-                    target[j] = g_row[j] * of_gs[j] - ((row[j] - ms[j]) * of_xs[j] + shifts[j])
+                    target[j] = some_r[j] * (g_row[j] * some_w[j] - shifts[j] - (row[j] - ms[j]) * of_xs[j])
         else:
             for a in range(n):
                 for k in range(count):
-                    slope(g[a, low + k], x[a, low + k], m[k], of_g[k], of_x[k], shift[k], out[a, low + k])
+                    slope(g[a, low + k], x[a, low + k], m[k], rs[k], ws[k], shift[k], of_x[k], out[a, low + k])

@@ -175,10 +175,10 @@ def affine(x, mean, scale, shift, out):
 
 
 @device
-def slope(g, x, mean, of_g, of_x, shift, out):
-    """g of_g - (x - mean) of_x - shift."""
+def slope(g, x, mean, r, weight, plain, product, out):
+    """r (g weight - plain - (x - mean) product), in this order: r³ alone may leave the range."""
     for j in range(x.size):
-        out[j] = g[j] * of_g - ((x[j] - mean) * of_x + shift)
+        out[j] = r * (g[j] * weight - plain - (x[j] - mean) * product)
 
 
 @device
@@ -237,11 +237,11 @@ def group_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
         if not out.size:
             continue
         count = f64(each * places)
-        of_x, shift = T(product * r / count * r * r), T(plain / count * r)
+        of_x, shift = T(product * r / count * r), T(plain / count)
         if places == 1:
             target = out[i].reshape(-1)
             for k in range(each):
-                target[k] = g_row[k] * (r * w[k]) - ((row[k] - m) * of_x + shift)
+                target[k] = r * (g_row[k] * w[k] - shift - (row[k] - m) * of_x)
         else:
             for k in range(each):
-                slope(g[i, k], x[i, k], m, r * w[k], of_x, shift, out[i, k])
+                slope(g[i, k], x[i, k], m, r, w[k], shift, of_x, out[i, k])
