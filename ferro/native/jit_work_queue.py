@@ -375,9 +375,10 @@ def parallel_version(function: Any) -> Any:
     """
     plain = function.py_func
     names = ", ".join(inspect.signature(plain).parameters)
+    leading = "_queue, _limit, _chunks, _length, _whole, _span"  # some kernels have an argument `queue` themselves
     source = (
-        f"def {plain.__name__}_rows(queue, limit, chunks, length, whole, span, {names}):\n"
-        f"    return over_rows({plain.__name__}, queue, limit, chunks, length, whole, span, ({names},))\n"
+        f"def {plain.__name__}_rows({leading}, {names}):\n"
+        f"    return over_rows({plain.__name__}, {leading}, ({names},))\n"
     )
     scope = {plain.__name__: function, "over_rows": over_rows, "__name__": plain.__module__}
     exec(compile(source, plain.__code__.co_filename, "exec"), scope)
