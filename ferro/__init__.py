@@ -17,6 +17,7 @@ from ferro import (
     fft,
     func,
     futures,
+    graph,
     jit,
     linalg,
     masked,

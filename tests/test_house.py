@@ -35,6 +35,7 @@ LAYERS = (
         "mtia",
         "xpu",
         "fx",
+        "graph",
         "hub",
         "onnx",
         "futures",

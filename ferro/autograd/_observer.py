@@ -28,6 +28,9 @@ class Observer:
         """Runs one operation."""
         return watched(op, xs, params, mode)
 
+    def writing(self, tensor: Any) -> None:
+        """Is told of a tensor that is about to be changed in place, if it is the innermost observer."""
+
     def backward(self, run: Any, node: Any, g: Any, rest: Any) -> list:
         """Runs the formulas of one node."""
         return rest()

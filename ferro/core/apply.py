@@ -239,7 +239,7 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
         mask &= op.diff_mask
     given = (tuple(arrays),) if op.variadic else arrays
     try:
-        function = op.direct if xp is cpu else None
+        function = op.direct if xp is cpu else backend.whole(xp, op)
         result = op.forward(xp, *given, *params) if function is None else function(*given, *params)
     except (ValueError, RuntimeWarning) as e:
         result = recovered(op, given, params, e, xp)

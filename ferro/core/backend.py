@@ -9,6 +9,9 @@ other array shows its memory. Numbers, 0-d arrays of NumPy's among them, may sta
 Where the memory is not the processor's, the module has a `device` (the device type, such as "privateuseone"), and
 ``from_host(array)`` and ``to_host(array)``, which copy. Then ``tensor.to(device)`` and ``device=`` bring tensors there,
 0-d tensors are brought along where they meet others, and all else that meets must lie on one device.
+
+A module that looks at operations, not at the steps they are made of, has ``whole(op)``: the function of (arrays,
+parameters) that stands for the operation's forward. The graphs that are captured have it (ferro/graph/array.py).
 """
 
 from __future__ import annotations
@@ -84,6 +87,12 @@ def moved(array: Any, to: device) -> Any:
         return array
     host = array if at is CPU else xp_of(array).to_host(array)
     return host if to.type == CPU.type else DEVICE_BACKENDS[to.type].from_host(host)
+
+
+def whole(xp: Any, op: Any) -> Any:
+    """What a backend has in the place of an operation's forward function; None if that runs."""
+    found = getattr(xp, "whole", None)
+    return None if found is None else found(op)
 
 
 def xp_beside(array: Any, saved: Any) -> Any:

@@ -318,6 +318,9 @@ def check(self: Any, name: str, writes: bool = True, expanded: bool = False) -> 
         )
     if writes and not data.flags.writeable:
         raise RuntimeError(f"{name}: the tensor shares the memory of a read-only NumPy array; clone() it first")
+    if writes and mode is not None and mode.observers:
+        mode.observers[-1].writing(self)
+        data = self._data
     if writes and mode is not None and mode.pack:
         announce(data)
     if not _mode.is_grad_enabled():

@@ -17,6 +17,7 @@ from ferro.native import locks
 
 _MASK = (1 << 64) - 1
 FAST = [False]  # whether generators draw from NumPy's streams: what use_fast_streams says
+REFUSING: list[Any] = []  # captures of graphs that run: their graphs do not hold random numbers yet
 
 
 class Generator:
@@ -39,6 +40,8 @@ class Generator:
     @property
     def stream(self) -> Any:
         """What draws, made when the first number is wanted: a program without one need not import numpy.random."""
+        for capture in REFUSING:
+            capture.refuse_random()
         return (self._fast if FAST[0] else self._twister) or self._made(FAST[0])
 
     def _made(self, fast: bool) -> Any:

@@ -1,0 +1,8 @@
+"""Programs as graphs: captured from a function, printed, parsed, kept in files, differentiated, and replayed with eager's bits."""
+
+from ferro.graph.capture import capture
+from ferro.graph.errors import CaptureError, GraphFormatError
+from ferro.graph.graph import Graph
+from ferro.graph.ir import Node, Value
+
+__all__ = ["CaptureError", "Graph", "GraphFormatError", "Node", "Value", "capture"]

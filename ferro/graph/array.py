@@ -1,0 +1,217 @@
+"""Traced arrays: NumPy arrays that note what is computed of them while a graph is captured.
+
+Note [Traced arrays].  They are a backend (Note [Backends] in core/backend.py), so a formula, the engine and NumPy's
+protocols come to them as they come to any other arrays. Each holds a real array and computes with it, by the function
+that eager calls, so shapes, dtypes and layouts are exact. What would read a number raises: Python cannot decide by it
+unseen. While an operation is applied, its inner steps are not noted, only the operation (`Functions.whole`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ferro import cpu
+from ferro.core import backend
+from ferro.core.op import Op
+from ferro.graph.functions import ARRAY, BINARY, CHECKS, COMPARED, METHODS, PARTS, UNARY, eager
+
+
+class Traced:
+    """See Note [Traced arrays]. `value` is None until a node reads it."""
+
+    __slots__ = ("near", "recorder", "value")
+    __hash__ = object.__hash__
+
+    def __init__(self, near: np.ndarray, recorder: Any, value: Any = None) -> None:
+        self.near, self.recorder, self.value = near, recorder, value
+
+    shape = property(lambda self: self.near.shape)
+    dtype = property(lambda self: self.near.dtype)
+    ndim = property(lambda self: self.near.ndim)
+    size = property(lambda self: self.near.size)
+    itemsize = property(lambda self: self.near.itemsize)
+    nbytes = property(lambda self: self.near.nbytes)
+    flags = property(lambda self: self.near.flags)
+    strides = property(lambda self: self.near.strides)
+    ctypes = property(lambda self: self.near.ctypes)
+    base = property(lambda self: None if self.near.base is None else True)  # (whose, only `may_share_memory` says)
+
+    def geometry(self) -> tuple:
+        """Shape, strides and offset in the storage, in elements."""
+        return cpu.geometry(self.near)
+
+    def storage_bytes(self) -> int:
+        """Bytes of the storage."""
+        return cpu.storage_bytes(self.near)
+
+    def __len__(self) -> int:
+        return len(self.near)
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self.near)))
+
+    def __repr__(self) -> str:
+        return f"Traced(shape={list(self.shape)}, dtype={self.dtype})"
+
+    def item(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raises: a number would be baked in."""
+        self.recorder.refuse_number(self)
+
+    tolist = __float__ = __int__ = __complex__ = __index__ = tobytes = __bool__ = __array__ = item
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.recorder.refuse(f"the method {name}() of arrays is called outside of an operation")
+
+    def __getitem__(self, key: Any) -> Any:
+        return called("array.getitem", ARRAY["getitem"], self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        called("array.setitem", ARRAY["setitem"], self, key, value)
+
+    def fill(self, value: Any) -> None:
+        """Writes a number everywhere."""
+        called("array.fill", ARRAY["fill"], self, value)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs:
+            self.recorder.refuse(f"numpy.{ufunc.__name__}{'' if method == '__call__' else f'.{method}'} with options")
+        return called(f"numpy.{ufunc.__name__}", ufunc, *args)
+
+    def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
+        if function in _OF_SHAPES:
+            return function(*_near(args), **kwargs)
+        if function is np.copyto and type(args[0]) is Traced and kwargs == {"casting": "unsafe"}:
+            return called("xp.write_", cpu.write_, *args)
+        return self.recorder.refuse(f"numpy.{function.__name__} is called outside of an operation")
+
+
+_OF_SHAPES = (
+    np.may_share_memory,
+    np.shares_memory,
+    np.result_type,
+    np.can_cast,
+    np.shape,
+    np.ndim,
+    np.size,
+    np.iscomplexobj,
+)
+
+
+def _near(arg: Any) -> Any:
+    """Arguments with the real arrays in the place of traced ones."""
+    kind = type(arg)
+    if kind is Traced:
+        return arg.near
+    if kind is tuple or kind is list:
+        return kind([_near(a) for a in arg])
+    if kind is slice:
+        return slice(_near(arg.start), _near(arg.stop), _near(arg.step))
+    return arg
+
+
+def traced_in(arg: Any) -> Traced | None:
+    """A traced array among arguments."""
+    kind = type(arg)
+    if kind is Traced:
+        return arg
+    if kind is slice:
+        return traced_in((arg.start, arg.stop, arg.step))
+    if kind is tuple or kind is list:
+        for a in arg:
+            found = traced_in(a)
+            if found is not None:  # (a traced array has no truth)
+                return found
+    return None
+
+
+def called(name: str, function: Any, *args: Any, itself: bool = True, **kwargs: Any) -> Any:
+    """Calls a function of arrays, and notes the call if some are traced.
+
+    itself: what is given back as it was given is that traced array again, and there is nothing to note.
+    """
+    some = traced_in((*args, *kwargs.values()))
+    if some is None:
+        return function(*args, **kwargs)
+    recorder = some.recorder
+    near, more = _near(args), {k: _near(v) for k, v in kwargs.items()}
+    if not recorder.notes():
+        return function(*near, **more)  # (another thread's)
+    recorder.before(name, some, near)
+    found = function(*near, **more)
+    for a in args if itself else ():
+        if type(a) is Traced and a.near is found:
+            return a
+    result = recorder.note(name, args, kwargs, found)
+    for a, n in zip(args, near, strict=True):
+        if type(a) is list and len(a) != len(n):  # results that the function hands out through an argument
+            a[:] = [next(t for t in result if type(t) is Traced and t.near is array) for array in n]
+    return result
+
+
+def _method(name: str) -> Any:
+    function = ARRAY[name]
+    return lambda *args, **kwargs: called(f"array.{name}", function, *args, **kwargs)
+
+
+def _reflected(name: str) -> Any:
+    function = ARRAY[name]
+    return lambda x, y: called(f"array.{name}", function, y, x)
+
+
+for _name in (*BINARY, *COMPARED, *UNARY):
+    setattr(Traced, f"__{_name}__", _method(_name))
+for _name in BINARY:
+    setattr(Traced, f"__r{_name}__", _reflected(_name))
+for _name in METHODS:
+    setattr(Traced, _name, _method(_name))
+for _name in PARTS:
+    setattr(Traced, _name, property(_method(_name)))
+
+
+class Functions:
+    """The module of functions of traced arrays: those of ferro.cpu, each noted as a node."""
+
+    # Formulas inside formulas are noted step by step: only what has a name can be found again by a replay.
+    _STEPS = frozenset(("once", "in_one_pass"))
+
+    @staticmethod
+    def whole(op: Op) -> Any:
+        """An operation as one node."""
+        function = eager(op)
+        return lambda *args: called(op.name, function, *args, itself=False)
+
+    @staticmethod
+    def elementwise(function: Any, *values: Any) -> Any:
+        """An elementwise function as one node."""
+        return called(f"elementwise.{function.__name__}", partial(cpu.elementwise, function), *values)
+
+    @staticmethod
+    def may_share_memory(x: Any, y: Any) -> bool:
+        """Whether two arrays may show the same memory: for the same layouts the same in every call."""
+        return cpu.may_share_memory(_near(x), _near(y))
+
+    @staticmethod
+    def is_within(index: Any, low: int, high: int) -> bool:
+        """A check of the data, which every replay makes again."""
+        called("check.is_within", CHECKS["is_within"], index, low, high)
+        return True
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *(n for n in dir(cpu) if n not in self._STEPS)})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in self._STEPS or not hasattr(cpu, name):
+            raise AttributeError(name)
+        found = getattr(cpu, name)
+        function = partial(called, f"xp.{name}", found) if callable(found) else found
+        setattr(self, name, function)
+        return function
+
+
+functions = Functions()
+backend.register(Traced, functions)

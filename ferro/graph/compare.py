@@ -1,0 +1,40 @@
+"""Where a graph and the function that it was captured of part ways: the first node that has other bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ferro.core.base import TensorBase
+from ferro.graph import interpreter
+from ferro.graph.tracing import trace
+from ferro.utils import _pytree
+
+
+def compared(graph: Any, fn: Callable, inputs: tuple) -> str | None:
+    """See Graph.compare."""
+    eager = [t._data.copy() for t in _pytree.tree_leaves(fn(*inputs))]
+    seen: list = []
+    mine: list = []
+    trace(fn, inputs, {}, seen)
+    arrays = [x._data if isinstance(x, TensorBase) else x for x in inputs]
+    found = interpreter.run(graph, arrays, lambda node, made: mine.append((node, [a.copy() for a in made])))
+    for (a, made), (b, wanted) in zip(mine, seen, strict=False):
+        if a.function != b.function:
+            return (
+                f"{a.outputs}: '{a.function}' from {a.line}, where the function now runs '{b.function}' from {b.line}"
+            )
+        for value, x, y in zip(a.outputs, made, wanted, strict=True):
+            if not same_bits(x, y):
+                return f"{value} = {a.function} from {a.line}"
+    if len(mine) != len(seen):
+        return f"{len(mine)} nodes, where the function now runs {len(seen)}"
+    for i, (x, y) in enumerate(zip(found, eager, strict=True)):
+        if not same_bits(x, y):
+            return f"output {i}"
+    return None
+
+
+def same_bits(x: Any, y: Any) -> bool:
+    """Whether two arrays are equal to the last bit, dtype and shape included."""
+    return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()

@@ -1,0 +1,11 @@
+"""Errors of graphs."""
+
+from __future__ import annotations
+
+
+class CaptureError(RuntimeError):
+    """A function does what a graph cannot hold: Python asks for a number, say. Names the line and what to do instead."""
+
+
+class GraphFormatError(ValueError):
+    """A text or file is no graph: damaged, foreign, or made by a newer version."""

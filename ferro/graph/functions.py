@@ -1,0 +1,142 @@
+"""What nodes call, by name: operations, functions of the backend, elementwise functions, operators and methods of arrays.
+
+Each is the very function that eager calls. Of an operation that is the one which the forms of `apply` call
+(core/apply.py): its entry, or for large arrays the program of its formula.
+
+    mul                 an operation (core/op.py)
+    xp.matmul           a function of ferro.cpu
+    elementwise.gelu    an elementwise function (elementwise.py)
+    array.add           an operator or method of arrays
+    numpy.isfinite      a ufunc of NumPy's
+    check.is_within     a question to the data that raises unless the answer is yes
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from ferro import cpu
+from ferro.core.accumulate import add
+from ferro.core.op import OPS, Op
+from ferro.cpu.thresholds import PROGRAM_LEAST
+from ferro.elementwise import DECLARED
+from ferro.graph.errors import GraphFormatError
+
+BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
+COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
+UNARY = ("neg", "pos", "invert", "abs")
+METHODS = (
+    *(
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "astype",
+        "clip",
+        "conj",
+        "conjugate",
+        "copy",
+        "cumprod",
+        "cumsum",
+        "diagonal",
+        "dot",
+    ),
+    *(
+        "flatten",
+        "max",
+        "mean",
+        "min",
+        "prod",
+        "ravel",
+        "repeat",
+        "reshape",
+        "round",
+        "searchsorted",
+        "squeeze",
+        "std",
+        "sum",
+    ),
+    *("swapaxes", "take", "trace", "transpose", "var", "view"),
+)
+PARTS = ("real", "imag", "T")
+
+
+def _fill(x: Any, value: Any) -> None:
+    x.fill(value)
+
+
+def total(*parts: Any) -> Any:
+    """The sum of contributions to one gradient, added as the engine adds them: one after the other, in their order."""
+    found = parts[0] + parts[1]
+    for part in parts[2:]:
+        found = add(found, part)
+    return np.asarray(found)
+
+
+def _is_within(index: Any, low: int, high: int) -> None:
+    if index.size and not cpu.is_within(index, low, high):
+        raise IndexError(f"index out of range: one of [{low}, {high}) was expected, got {index.min()} to {index.max()}")
+
+
+ARRAY: dict[str, Callable] = {
+    **{name: getattr(operator, f"__{name}__") for name in (*BINARY, *COMPARED, *UNARY)},
+    "getitem": operator.getitem,
+    "setitem": operator.setitem,
+    "fill": _fill,
+    "total": total,
+}
+for _name in METHODS:
+    ARRAY[_name] = getattr(np.ndarray, _name)
+for _name in PARTS:
+    ARRAY[_name] = operator.attrgetter(_name)
+CHECKS: dict[str, Callable] = {"is_within": _is_within}
+EFFECTS = frozenset(("array.setitem", "array.fill", "xp.sgd_step", "xp.adam_step", "xp.adam_update"))
+
+
+def is_effect(name: str) -> bool:
+    """Whether a function writes into its first argument, or raises by the data: its node stays where it is."""
+    return name in EFFECTS or name.startswith("check.") or (name.startswith("xp.") and name.endswith("_"))
+
+
+def eager(op: Op) -> Callable:
+    """The function of (arrays, parameters) that the forms of `apply` call for an operation."""
+    count = len(op.inputs)
+    general = op.direct or partial(op.forward, cpu)
+    if op.view or op.variadic or op.aux or op.multi or op.large is None or count > 2:
+        return op.viewing if op.short and op.view and op.diff and op.viewing is not None else general
+
+    def function(*args: Any) -> Any:
+        for a in args[:count]:
+            if a.size >= PROGRAM_LEAST:
+                return op.large(*args)
+        return general(*args)
+
+    return function if op.short or len(op.params) == 0 else general
+
+
+@cache
+def _known(name: str) -> Callable | None:
+    space, _, rest = name.partition(".")
+    if space == "xp":
+        found = getattr(cpu, rest, None)
+        return found if callable(found) and not isinstance(found, type) and not rest.startswith("_") else None
+    if space == "numpy":
+        found = getattr(np, rest, None)
+        return found if isinstance(found, np.ufunc) else None
+    if space == "elementwise" and rest in DECLARED:
+        return partial(cpu.elementwise, DECLARED[rest])
+    return {"array": ARRAY, "check": CHECKS}.get(space, {}).get(rest)
+
+
+def resolved(name: str) -> Callable:
+    """The function of a node; GraphFormatError if there is none of that name."""
+    op = OPS.get(name)
+    found = eager(op) if op is not None else _known(name)
+    if found is None:
+        raise GraphFormatError(f"no function is called {name!r} here: neither an operation nor one of arrays")
+    return found

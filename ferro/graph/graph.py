@@ -1,0 +1,105 @@
+"""Graph: a captured program, what can be asked of it, and its replay node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ferro.core.base import TensorBase, wrap
+from ferro.graph import files, interpreter, text
+from ferro.graph.compare import compared
+from ferro.graph.errors import GraphFormatError
+from ferro.graph.ir import BOUND, CONSTANT, Node, Value
+
+
+class Graph:
+    """A program over arrays: `inputs`, values that are bound or constant, `nodes` in the order of the program, `outputs`,
+    and which of those have a gradient (`requires_grad`).
+
+    Made by `capture`, `differentiate`, `optimise` and `parse`. ``print(graph)`` shows it, one line for each value.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Value],
+        values: Sequence[Value],
+        nodes: Sequence[Node],
+        outputs: Sequence[Value],
+        requires_grad: Sequence[bool] | None = None,
+    ) -> None:
+        self.inputs, self.nodes, self.outputs = list(inputs), list(nodes), list(outputs)
+        self.requires_grad = [False] * len(self.outputs) if requires_grad is None else list(requires_grad)
+        self.bound = [v for v in values if v.kind == BOUND]
+        self.constants = [v for v in values if v.kind == CONSTANT]
+        for number, value in enumerate(self.values()):
+            value.number = number
+
+    def values(self) -> list[Value]:
+        """All values: inputs, bound ones, constants, and what the nodes make, in their order."""
+        own = [*dict.fromkeys(self.inputs), *self.bound, *self.constants]
+        return [*own, *[v for node in self.nodes for v in node.outputs]]
+
+    def __str__(self) -> str:
+        return text.printed(self)
+
+    def __repr__(self) -> str:
+        return f"<Graph: {len(self.inputs)} inputs, {len(self.bound)} bound, {len(self.nodes)} nodes, {len(self.outputs)} outputs>"
+
+    @staticmethod
+    def parse(source: str, constants: dict[str, np.ndarray] | None = None) -> Graph:
+        """The graph that a text shows, the inverse of ``str(graph)``. Large constants come from `constants`, by name.
+
+        GraphFormatError for a text that shows none. No code in it runs.
+
+        Example::
+
+            >>> import ferro
+            >>> graph = ferro.graph.capture(lambda x: x.exp() * 2, ferro.ones(2))
+            >>> str(ferro.graph.Graph.parse(str(graph))) == str(graph)
+            True
+        """
+        return text.parsed(source, constants or {}, Graph)
+
+    def save(self, filename: Any) -> None:
+        """Writes the graph to a safetensors file, with its constants; bound values are named, not kept.
+
+        TypeError for parameters that cannot be written as literals. `load` reads the file.
+        """
+        files.save(self, filename)
+
+    @staticmethod
+    def load(filename: Any) -> Graph:
+        """The graph in a file. No code in it runs; GraphFormatError for a file that is damaged, foreign or newer.
+
+        Bound values have no tensors then: `interpret` is given their arrays behind the inputs.
+        """
+        source, raw = files.load(filename)
+        graph = text.parsed(source, {}, Graph)
+        for value in graph.constants:
+            if value.array is None:
+                name = text.constant_name(value)
+                if name not in raw:
+                    raise GraphFormatError(f"the file lacks the constant {value}")
+                value.array = files.restored(value, raw[name])
+        return graph
+
+    def interpret(self, *inputs: Any, on_node: Callable[[Node, list], None] | None = None) -> list:
+        """Runs the graph node by node; returns its outputs as tensors.
+
+        - `inputs`: tensors or arrays, one for each input of the graph; behind them may stand one for each bound value
+        - `on_node` (function, default None): is called with each node that ran and the arrays it made
+
+        ValueError for inputs of another number, shape, dtype or layout than those of the capture. What eager raises for
+        data is raised here too, with the node and its line.
+        """
+        arrays = [x._data if isinstance(x, TensorBase) else np.asarray(x) for x in inputs]
+        return [wrap(a) for a in interpreter.run(self, arrays, on_node)]
+
+    def compare(self, fn: Callable, *inputs: Any) -> str | None:
+        """What first differs between the graph and ``fn(*inputs)`` run by eager, in bits; None if nothing does.
+
+        The function runs twice, once as it is and once captured anew, whose nodes are compared with those of the graph.
+        """
+        return compared(self, fn, inputs)

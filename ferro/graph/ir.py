@@ -1,0 +1,139 @@
+"""A program as a graph: values in single static assignment form, and the nodes that make them.
+
+Note [Graphs].  A node calls a function by its name (functions.py) with arguments, in which values, tuples of values and
+literals stand where arrays and parameters stood. Nodes are kept in the order in which eager ran them, and replay runs
+them in that order on real arrays: a view is a view again, and a write is a write. So what a graph gives with writes in it is
+right without any analysis; what moves or removes nodes (passes.py) leaves writes, and what they may reach, alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ferro.core.provenance import line_of
+
+INPUT, BOUND, CONSTANT, COMPUTED = "input", "bound", "constant", "computed"
+
+
+class Value:
+    """An array of a graph: what it is and where it comes from.
+
+    kind: an input is given at each call; a bound value is the array of `tensor` (a parameter, a global), read anew at each
+    call; a constant is `array`, copied at each call if the program writes into it (`written`); else it is output
+    number `index` of `node`. strides (in elements) are those of the capture; None: C order. requires_grad is that of
+    the tensor, of inputs and bound values.
+    """
+
+    __slots__ = (
+        "array",
+        "dtype",
+        "index",
+        "kind",
+        "name",
+        "node",
+        "number",
+        "requires_grad",
+        "shape",
+        "strides",
+        "tensor",
+        "written",
+    )
+
+    def __init__(self, kind: str, shape: tuple, dtype: Any, number: int = -1) -> None:
+        self.kind, self.shape, self.dtype, self.number = kind, shape, dtype, number
+        self.node: Node | None = None
+        self.index = 0
+        self.name = ""
+        self.array: Any = None
+        self.tensor: Any = None
+        self.strides: tuple | None = None
+        self.requires_grad = self.written = False
+
+    def __repr__(self) -> str:
+        return f"%{self.number}"
+
+
+class Node:
+    """A call of a function: `args` and `kwargs` hold values and literals; `outputs` are the values it makes.
+
+    effect: it writes into memory, or may raise, so it stays where it is; `line` is where the program made the call, `module`
+    the path of the innermost module it ran in; `of` says to which forward node a backward node belongs (a number). Of an
+    operation, `mask` has the bits of those tensors through which eager would send a gradient, and `foreign` of
+    those whose history lies outside of the graph (a custom Function's).
+    """
+
+    __slots__ = ("args", "effect", "foreign", "function", "kwargs", "location", "mask", "module", "of", "outputs")
+
+    def __init__(self, function: str, args: tuple, kwargs: dict | None = None, effect: bool = False) -> None:
+        self.function, self.args, self.kwargs, self.effect = function, args, kwargs or {}, effect
+        self.outputs: list[Value] = []
+        self.location: Any = None  # a location of provenance.py, or its text
+        self.module = ""
+        self.of: int | None = None
+        self.mask = self.foreign = 0
+
+    @property
+    def operands(self) -> list[Value]:
+        """The values that the node reads, in the order of its arguments."""
+        return list(values_in((self.args, tuple(self.kwargs.values()))))
+
+    @property
+    def line(self) -> str:
+        """Where the program made the call, as "file:line in function"; "" if it is not known."""
+        place = self.location
+        if place is None or isinstance(place, str):
+            return place or ""
+        code = place[0]
+        return f"{code.co_filename}:{line_of(place)} in {code.co_name}"
+
+    def __repr__(self) -> str:
+        return f"Node({self.function!r}, line {self.line!r})"
+
+
+def values_in(arg: Any) -> Iterator[Value]:
+    """The values among arguments, tuples, lists, dictionaries and slices of arguments."""
+    if isinstance(arg, Value):
+        yield arg
+    elif isinstance(arg, (tuple, list)):
+        for a in arg:
+            yield from values_in(a)
+    elif isinstance(arg, dict):
+        yield from values_in(tuple(arg.values()))
+    elif isinstance(arg, slice):
+        yield from values_in((arg.start, arg.stop, arg.step))
+
+
+def replaced(arg: Any, by: Any) -> Any:
+    """Arguments with ``by(value)`` in the place of each value."""
+    if isinstance(arg, Value):
+        return by(arg)
+    if isinstance(arg, (tuple, list)):
+        return type(arg)([replaced(a, by) for a in arg])
+    if isinstance(arg, dict):
+        return {k: replaced(a, by) for k, a in arg.items()}
+    if isinstance(arg, slice):
+        return slice(replaced(arg.start, by), replaced(arg.stop, by), replaced(arg.step, by))
+    return arg
+
+
+def renumber(values: Iterable[Value]) -> None:
+    """Numbers values in their order."""
+    for i, value in enumerate(values):
+        value.number = i
+
+
+def c_order(shape: tuple) -> tuple:
+    """The strides, in elements, of an array in C order."""
+    found, step = [], 1
+    for n in reversed(shape):
+        found.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(found))
+
+
+def strides_of(array: Any) -> tuple | None:
+    """The strides of an array, in elements; None if it lies in C order (those of sizes 0 and 1 tell nothing)."""
+    if array.flags.c_contiguous:
+        return None
+    return tuple([s // array.itemsize for s in array.strides])

@@ -1,0 +1,149 @@
+"""The recorder of one capture: values of arrays, and the nodes that were noted so far."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ferro.core.provenance import at, caller
+from ferro.graph.array import Traced
+from ferro.graph.errors import CaptureError
+from ferro.graph.functions import is_effect
+from ferro.graph.interpreter import arrays_in
+from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, strides_of
+from ferro.graph.modules import innermost
+
+REMEDIES = "compute with where() or masks of a fixed shape, or make this decision before the capture"
+
+
+class Recorder:
+    """What a capture has noted. It notes only what its own thread computes, until it is closed."""
+
+    def __init__(self, names: dict[int, str] | None = None) -> None:
+        self.thread = threading.get_ident()
+        self.closed = False
+        self.values: list[Value] = []  # inputs, bound values and constants
+        self.nodes: list[Node] = []
+        self.constants: dict[int, Value] = {}  # by the identity of their arrays, which they hold
+        self.of: int | None = None  # the forward node whose backward runs
+        self.names = names or {}  # of modules, by identity
+        self.external: dict[int, Any] = {}  # by the identity of traced arrays, the tensors that were there before
+        self.seen: list | None = None
+
+    # -- refusals ------------------------------------------------------------------------------------------------------
+
+    def refuse(self, what: str) -> NoReturn:
+        """CaptureError: names the line that runs."""
+        raise CaptureError(
+            f"capture: {what}{at(caller(2))}. A graph cannot hold that yet; leave it outside of the capture."
+        )
+
+    def refuse_number(self, array: Traced) -> NoReturn:
+        """CaptureError for Python that asks for a number."""
+        self.living(array)
+        raise CaptureError(
+            f"capture: Python asks for the numbers of a tensor of shape {list(array.shape)}{at(caller(2))} (if t:, item(), tolist(), "
+            f"numpy(), a shape that depends on the data). The next call has other numbers: {REMEDIES}."
+        )
+
+    def refuse_random(self) -> None:
+        """CaptureError where this capture's thread draws random numbers, which a replay would not draw anew."""
+        if self.notes():
+            self.refuse("random numbers are drawn")
+
+    def notes(self) -> bool:
+        """Whether what runs now belongs to the capture."""
+        return threading.get_ident() == self.thread
+
+    def living(self, array: Traced) -> None:
+        """CaptureError for an array that outlived its capture."""
+        if self.closed:
+            node = None if array.value is None else array.value.node
+            where = f" by '{node.function}' at {node.line}" if node is not None else ""
+            raise CaptureError(
+                f"a tensor of shape {list(array.shape)} was made{where} while a graph was captured, and kept elsewhere: it belongs to "
+                "that call. Return it from the function instead. State that begins with the first call (of an optimizer, "
+                "say) is to begin before the capture: run the function once."
+            )
+
+    # -- notes ---------------------------------------------------------------------------------------------------------
+
+    def before(self, name: str, some: Traced, near: tuple) -> None:
+        """What precedes a call: constants that it writes into keep what they hold."""
+        self.living(some)
+        if is_effect(name) and not name.startswith("check."):
+            for value in self.constants.values():
+                if not value.written and any(
+                    type(a) is np.ndarray and np.may_share_memory(a, value.array) for a in _flat(near)
+                ):
+                    value.array, value.written = value.array.copy(), True
+
+    def note(self, name: str, args: tuple, kwargs: dict, found: Any) -> Any:
+        """Adds the node of a call that gave `found`; returns that with traced arrays in it."""
+        node = Node(name, self.converted(args), {k: self.converted(v) for k, v in kwargs.items()}, is_effect(name))
+        node.location, node.of = caller(3), self.of
+        if self.names:
+            node.module = innermost(self.names)
+        self.nodes.append(node)
+        made = self._wrapped(node, found)
+        if self.seen is not None:
+            self.seen.append((node, [a.copy() for a in arrays_in(found)]))
+        return made
+
+    def _wrapped(self, node: Node, found: Any) -> Any:
+        if isinstance(found, np.generic):
+            found = np.asarray(found)
+        if isinstance(found, np.ndarray):
+            value = Value(COMPUTED, found.shape, found.dtype)
+            value.node, value.index, value.strides = node, len(node.outputs), strides_of(found)
+            node.outputs.append(value)
+            return Traced(found, self, value)
+        if isinstance(found, (tuple, list)):
+            return type(found)([self._wrapped(node, f) for f in found])
+        if found is not None:
+            self.refuse(f"'{node.function}' gives a {type(found).__name__}, which is no array")
+        return None
+
+    def converted(self, arg: Any) -> Any:
+        """Arguments with values in the place of arrays."""
+        kind = type(arg)
+        if kind is Traced:
+            if arg.value is None:
+                arg.value = self.bind(BOUND, self.external[id(arg)], arg.near)
+            return arg.value
+        if kind is np.ndarray:
+            return self.constant(arg)
+        if kind is tuple or kind is list:
+            return kind([self.converted(a) for a in arg])
+        if kind is slice:
+            return slice(*[self.converted(a) for a in (arg.start, arg.stop, arg.step)])
+        if kind is type and issubclass(arg, (np.generic, bool, int, float, complex)):
+            return np.dtype(arg)  # (of ``astype(bool)``)
+        return arg
+
+    def constant(self, array: np.ndarray) -> Value:
+        """The constant that an array is which the capture has not seen: made from Python's numbers, or by a factory."""
+        value = self.constants.get(id(array))
+        if value is None:
+            value = self.constants[id(array)] = Value(CONSTANT, array.shape, array.dtype)
+            value.array = array
+            self.values.append(value)
+        return value
+
+    def bind(self, kind: str, tensor: Any, near: np.ndarray) -> Value:
+        """The value of a tensor that was there before the capture."""
+        value = Value(kind, near.shape, near.dtype)
+        value.tensor = tensor if kind == BOUND else None
+        value.strides = strides_of(near)
+        self.values.append(value)
+        return value
+
+
+def _flat(args: Any) -> Any:
+    for a in args:
+        if isinstance(a, (tuple, list)):
+            yield from _flat(a)
+        else:
+            yield a

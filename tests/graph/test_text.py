@@ -1,0 +1,119 @@
+"""The text of a graph and its parser are inverses; files hold the same; damaged ones raise GraphFormatError."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro.graph import Graph, GraphFormatError, capture
+
+
+def some() -> Graph:
+    """A graph with all that a text can hold."""
+    table = ferro.arange(40.0).reshape(5, 8).t()
+    factors = np.arange(30, dtype=np.float64)
+
+    def function(x: Any, i: Any) -> Any:
+        y = ferro.zeros(3)
+        y[1:] = x[0, 1:3]
+        z = x.to(ferro.float64).sum(1, keepdim=True) * ferro.from_numpy(factors)
+        return y * float("inf"), z, table.index_select(0, i), (x > 0.5).all(), x.chunk(2, 1)
+
+    x = ferro.ones(2, 4, requires_grad=True)
+    with ferro.no_grad():
+        return capture(function, x, ferro.tensor([0, 2]))
+
+
+def test_text_and_parser_are_inverses() -> None:
+    graph = some()
+    source = str(graph)
+    again = Graph.parse(source, {f"constant{v.number}": v.array for v in graph.constants})
+    assert str(again) == source
+    assert "bound %2 float32[8, 5; 1, 8]" in source
+    assert " written = " in source
+    assert " effect" in source
+    x, i = ferro.randn(2, 4), ferro.tensor([3, 1])
+    table = graph.bound[0].tensor
+    for got, want in zip(again.interpret(x, i, table), graph.interpret(x, i), strict=True):
+        assert got._data.tobytes() == want._data.tobytes()
+    with pytest.raises(ValueError, match="1 bound values have no tensor here"):
+        again.interpret(x, i)
+    with pytest.raises(ValueError, match="has no array: give it to"):
+        Graph.parse(source).interpret(x, i, table)
+
+
+def test_numbers_keep_their_bits() -> None:
+    numbers = [0.1, -0.0, float("inf"), float("nan"), 1e-45, 3]
+    graph = capture(lambda x: [x * n for n in numbers], ferro.ones(2))
+    again = Graph.parse(str(graph))
+    for mine, its in zip(graph.constants, again.constants, strict=True):
+        assert (mine.array.tobytes(), mine.array.dtype) == (its.array.tobytes(), its.array.dtype)
+
+
+def test_files(tmp_path: Path) -> None:
+    graph = some()
+    graph.save(tmp_path / "graph.safetensors")
+    again = Graph.load(tmp_path / "graph.safetensors")
+    assert str(again) == str(graph)
+    x, i = ferro.randn(2, 4), ferro.tensor([3, 1])
+    for got, want in zip(again.interpret(x, i, graph.bound[0].tensor), graph.interpret(x, i), strict=True):
+        assert got._data.tobytes() == want._data.tobytes()
+
+
+def test_damaged_files_raise_one_error(tmp_path: Path) -> None:
+    graph = some()
+    path = tmp_path / "graph.safetensors"
+    graph.save(path)
+    whole, rng = path.read_bytes(), np.random.default_rng(0)
+    refused = 0
+    for k in range(600):
+        data = bytearray(whole)
+        if k % 3 == 0:
+            del data[int(rng.integers(len(data))) :]
+        else:
+            for place in rng.integers(len(data), size=1 + k % 4):
+                data[place] = int(rng.integers(256))
+        path.write_bytes(data)
+        try:
+            found = Graph.load(path)
+        except GraphFormatError:
+            refused += 1
+        else:
+            assert isinstance(str(found), str)
+    assert refused > 400
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("ferro graph 1", "ferro graph 2"), "a graph begins with 'ferro graph 1'"),
+        (("exp(%0)", "system(%0)"), r"line 3: no function is called 'system'"),
+        (("exp(%0)", "xp.__init__(%0)"), "no function is called"),
+        (("exp(%0)", "numpy.save(%0)"), "no function is called"),
+        (("exp(%0)", "exp(%9)"), "line 3: no parameter of a graph: _9"),
+        (("exp(%0)", "exp(__import__('os'))"), "no parameter of a graph"),
+        (("exp(%0)", "exp(*%0)"), "no parameter of a graph"),
+        (("exp(%0)", "exp(%0"), "no line of a graph"),
+        (("return %1", "return %7"), "%7 is used before it is made"),
+        (("return %1", ""), "the text ends before its last line|no line of a graph"),
+        (("%1 float32", "%0 float32"), "%0 is made twice"),
+        (("float32[2]", "float33[2]"), "'float33' is no dtype"),
+    ],
+)
+def test_what_is_no_graph_is_refused(change: tuple[str, str], message: str) -> None:
+    source = str(capture(lambda x: x.exp(), ferro.ones(2)))
+    with pytest.raises(GraphFormatError, match=message):
+        Graph.parse(source.replace(*change))
+
+
+def test_parameters_without_a_literal_are_named() -> None:
+    graph = capture(lambda x: x.exp(), ferro.ones(2))
+    graph.nodes[0].args = (*graph.nodes[0].args, object())
+    with pytest.raises(
+        TypeError, match=r"'exp' at .*test_text\.py.* a parameter of type object cannot be written as a literal"
+    ):
+        str(graph)
