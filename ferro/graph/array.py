@@ -9,7 +9,7 @@ unseen. While an operation is applied, its inner steps are not noted, only the o
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -56,9 +56,9 @@ class Traced:
     def __repr__(self) -> str:
         return f"Traced(shape={list(self.shape)}, dtype={self.dtype})"
 
-    def item(self, *args: Any, **kwargs: Any) -> NoReturn:
+    def item(self, *args: Any, **kwargs: Any) -> Any:
         """Raises: a number would be baked in."""
-        self.recorder.refuse_number(self)
+        return self.recorder.refuse_number(self)
 
     tolist = __float__ = __int__ = __complex__ = __index__ = tobytes = __bool__ = __array__ = item
 
