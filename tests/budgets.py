@@ -5,7 +5,6 @@ LONG_FILES = {
     "batched/protocol.py": 429,
     "core/dtypes.py": 445,
     "cpu/fusion.py": 408,
-    "cpu/reductions.py": 473,
     "distributed/collectives.py": 406,
     "distributed/group.py": 414,
     "numpy_functions.py": 441,

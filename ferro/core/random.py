@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import secrets
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from ferro.batched.levels import ALIVE, RUNNING
 from ferro.core.base import TensorBase, wrap
 from ferro.core.device import CPU, check, device
 from ferro.core.dtypes import FROM_NUMPY
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.native import locks
+from ferro.native.thresholds import SMALL
 
 _MASK = (1 << 64) - 1
 FAST = [False]  # whether generators draw from NumPy's streams: what use_fast_streams says
@@ -217,3 +220,26 @@ def use_fast_streams(on: bool = True) -> None:
         >>> ferro.random.use_fast_streams(False)
     """
     FAST[0] = bool(on)
+
+
+# -- kernels -----------------------------------------------------------------------------------------------------------
+
+
+def _draws(make: Make) -> Iterator[tuple]:
+    for n in (20, *sides(SMALL), 40_000):
+        yield "uniform", (n,), make().dtype
+        yield "normal", (n,), make().dtype, 1.0, 2.0
+        yield "normal", (n,), make().dtype, 1.0, 2.0, False
+        yield "integers", (n,), np.dtype(np.int64), -3, 1000
+        yield "permutation", n
+    for name, *parameters in (("gamma", 0.7), ("poisson", 30), ("binomial", 50, 0.4)):
+        yield name, *[abs(make(40)) * p / 2 + p / 2 for p in parameters]
+
+
+@by_kernels(
+    "jit_random.uniform_numbers normal_numbers pair_numbers whole_numbers shuffle gamma_numbers poisson_numbers binomial_numbers",
+    _draws,
+)
+def drawn(name: str, *args: Any) -> Any:
+    """What a new stream draws by its method of that name, see twister.py: with and without kernels the same bits."""
+    return getattr(Generator()._made(False), name)(*args)

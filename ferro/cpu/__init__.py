@@ -40,6 +40,7 @@ from ferro.cpu.special import *
 from ferro.cpu.steps import *
 from ferro.cpu.streams import *  # (of torch.cpu, whose name this package has)
 from ferro.cpu.structure import *
+from ferro.cpu.variance import *
 
 globals().update(_array_function.entries())  # all of them are declared by now
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.blocks import HALF
-from ferro.cpu.by_kernels import Make, by_kernels, sides
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels import attention as heads
 from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.tiles import DTYPES
@@ -26,7 +26,7 @@ def _wide(x: Any) -> Any:
 
 
 HEADS = 4  # from which backward gives whole heads to the kernel
-_KERNELS = ("attend", "attend_vjp")
+_KERNELS = kernels("jit_attention.attend attend_vjp", tiled=True)
 
 
 def _has_kernel(*arrays: Any) -> bool:

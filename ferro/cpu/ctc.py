@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, kernels
 from ferro.cpu.kernels.common import contiguous, share_rows
 from ferro.cpu.thresholds import GRAIN
 from ferro.native.readiness import ready
@@ -28,10 +30,24 @@ __all__ = ["ctc_fwd", "ctc_occupancy", "ctc_vjp"]
 #     by its value there, coefficient number m belonging to the product of the generators in the bits of m.
 
 
-_KERNELS = ("ctc_alpha", "ctc_occupancy")
+_KERNELS = kernels("jit_ctc.ctc_alpha ctc_occupancy")
 _quiet = np.errstate(divide="ignore", invalid="ignore")  # log(0) is -inf: no path
 
 
+def _alignments(make: Make) -> Iterator[tuple]:
+    labels = np.array([[0, 1, 0, 2, 0], [0, 3, 0, 3, 0], [0, 4, 0, 0, 0]])
+    for steps in (4, 40, 4000):
+        y = np.exp(make(steps, 3, 5))
+        yield np.log(y / y.sum(2, keepdims=True)), labels, np.array([steps, steps - 1, steps // 2]), np.array([2, 2, 1])
+
+
+def _within(given: tuple, found: tuple) -> tuple:
+    """The losses, and alpha as far as a sample has steps: behind these nobody reads it."""
+    loss, alpha = found
+    return loss, np.where(np.arange(alpha.shape[1])[:, None] < given[2][:, None, None], alpha, 0)
+
+
+@by_kernels(_KERNELS[:1], _alignments, _within)
 @_quiet
 def ctc_fwd(y: Any, labels: Any, steps: Any, lengths: Any) -> tuple[Any, Any]:
     """The loss of each sample, (N), and the logarithms of alpha for `ctc_vjp`, (N, T, states).
@@ -175,6 +191,7 @@ def _recursion(e: Any, v: Any, labels: Any, last: Any) -> tuple[list, list]:
 # -- the occupancy -----------------------------------------------------------------------------------------------------
 
 
+@by_kernels(_KERNELS, lambda make: ((y, np.zeros((0, *y.shape)), *given) for y, *given in _alignments(make)))
 @_quiet
 def ctc_occupancy(y: Any, v: Any, labels: Any, steps: Any, lengths: Any, alpha: Any = None) -> Any:
     """The occupancy of each class at each step, (T, N, C), or its derivative in the directions v, (n, T, N, C).

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.blocks import HALF
+from ferro.cpu.by_kernels import Make, by_kernels, places, sides
 from ferro.cpu.kernels import gather_scatter
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.strided_copy import zeros
 from ferro.cpu.sparse_rows import Rows
+from ferro.cpu.thresholds import GRAIN
 
 __all__ = ["add_rows", "long_rows", "row_scale", "table_rows", "take_rows"]
 
 
+_COUNTS = (*sides(math.ceil(SMALL / 20)), GRAIN // 20)  # of rows, around thresholds
+
+
 @entry
+@by_kernels("take", lambda make: ((make(300, 20), places(make, 300, n)) for n in _COUNTS))
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
     line = indices if indices.ndim == 1 else indices.reshape(-1)
@@ -74,7 +81,13 @@ def table_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequen
     return Rows.of(g, indices, count, padding, by_frequency)
 
 
+def _added(make: Make) -> Iterator[tuple]:
+    for n in _COUNTS:
+        yield make(n, 20), places(make, 50, n), 50, 3, True
+
+
 @entry
+@by_kernels("add_slices", _added)
 def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency: bool) -> Any:
     """A table of `count` rows in which row i is the sum of the rows of g that have index i, each times its row_scale.
 

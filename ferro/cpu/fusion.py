@@ -12,12 +12,13 @@ import ctypes
 import math
 import operator
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.strided_copy import address
 from ferro.cpu.namespace import cpu
@@ -32,6 +33,7 @@ from ferro.native.thresholds import CHUNK, MOST_CHUNKS
 _BOOL = np.dtype(np.bool_)
 _TYPES = {np.dtype(np.float32), np.dtype(np.float64)}
 _READABLE = 0x101  # flags of arrays: C-contiguous and aligned
+_PROGRAM = kernels("jit_program.run_program")
 _HEAD, _PAST = 8, 4  # words of a program in front of the addresses; the one that says how the result is written
 
 
@@ -323,7 +325,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     helpers = workers.helpers()
     if plan.count == 1 and not helpers and not plan.past:
         return None
-    parallel = workers.fixed_parallel("run_program", _example)
+    parallel = workers.parallel(_PROGRAM)
     if parallel is None:
         return None
     words = plan.words.copy()
@@ -380,6 +382,13 @@ def _first(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return other[:n] == shape[:n]
 
 
+def _formulas(make: Make) -> Iterator[tuple]:
+    for n in (*sides(PROGRAM_LEAST // 128), PROGRAM_LEAST // 32):
+        yield lambda xp, g, y: g * (1 - y * y), cpu, make(n, 128), make(n, 128)
+        yield lambda xp, x, y: x + y, cpu, make(n // 4, 512), make(512)
+
+
+@by_kernels((*_PROGRAM, "combine"), _formulas)
 def run(formula: Callable, xp: Any, *args: Any) -> Any:
     """formula(xp, *args), as a program if it can be one."""
     out = None if xp is not cpu or is_call(formula) else evaluate(formula, *args)
@@ -396,8 +405,3 @@ def is_call(formula: Callable) -> bool:
     if found.function is where:
         return not any(isinstance(x, Symbol) and x.function for x in found.operands)
     return _ufunc(found.function) is None
-
-
-def _example() -> tuple:
-    """Arguments of `run_program`."""
-    return 0, 0, np.zeros(_HEAD, np.int64)

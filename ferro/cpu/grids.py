@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, places, sides
 from ferro.cpu.interpolation import cubic_far, cubic_near
-from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
+from ferro.cpu.kernels.common import SMALL, contiguous, has_kernel, share_rows
 from ferro.cpu.thresholds import GRAIN
 
 __all__ = ["grid_places", "grid_slopes", "sample_taps", "spread_taps", "tap_places", "tap_weights", "weigh_taps"]
@@ -86,13 +88,20 @@ def _first(at: Any, mode: str) -> tuple[Any, Any]:
     return known - 1 if mode == "bicubic" else known, floor
 
 
+def _points(make: Make) -> Iterator[Any]:
+    """Places among 10 × 12 pixels and beyond: (image, dimension, sample)."""
+    for n in (*sides(SMALL // 4), GRAIN // 2):
+        yield 6 + 8 * make(2, 2, n)
+
+
+@by_kernels("jit_grids.linear_weights", lambda make: ((at, (10, 12), "bilinear", "zeros", 0) for at in _points(make)))
 def tap_weights(at: Any, sizes: tuple, mode: str, padding: str, order: int) -> Any:
     """The weights (image, dimension, tap, sample) of the taps in each dimension, or their derivative of some order by
     the place.
 
     With padding "zeros" taps outside the image weigh nothing.
     """
-    if mode == "bilinear" and order == 0 and has_kernel(at):
+    if mode == "bilinear" and order == 0 and has_kernel(at, "linear_weights"):
         out = np.empty((*at.shape[:2], 2, at.shape[2]), at.dtype)
         args = contiguous(at), np.array(sizes[::-1], np.int64), padding == "zeros", out
         share_rows("linear_weights", len(at), GRAIN // (2 * at.shape[2]) + 1, args, 1 << 1)
@@ -130,9 +139,12 @@ def _cubic_weights(t: Any, order: int, a: float = -0.75) -> list:
     return [far(t + 1), near(t), sign * near(s), sign * far(s + 1)]
 
 
+@by_kernels(
+    "jit_grids.linear_places", lambda make: ((at, (10, 12), "bilinear", "zeros", False) for at in _points(make))
+)
 def tap_places(at: Any, sizes: tuple, mode: str, padding: str, align: bool) -> Any:
     """The places in the flattened image of the taps (image, tap, sample), those of the last dimension fastest."""
-    if mode == "bilinear" and len(sizes) == 2 and has_kernel(at):
+    if mode == "bilinear" and len(sizes) == 2 and has_kernel(at, "linear_places"):
         out = np.empty((len(at), 4, at.shape[2]), np.int64)
         share_rows("linear_places", len(at), GRAIN // (2 * at.shape[2]) + 1, (contiguous(at), *sizes, out))
         return out
@@ -161,30 +173,41 @@ def _reflected_taps(taps: Any, size: int, align: bool) -> Any:
 # -- weighted sums of taps: see Note [Sampling on a grid] --------------------------------------------------------------
 
 
+def _sampled(make: Make) -> Iterator[tuple]:
+    """Pixels, weights of four taps, and which pixels these are."""
+    for n in (*sides(SMALL // 8), GRAIN // 8):
+        yield make(2, 3, 120), make(2, 4, n), places(make, 120, 2, 4, n)
+
+
+@by_kernels("jit_grids.sample_taps", _sampled)
 def sample_taps(x: Any, w: Any, index: Any) -> Any:
     """y[n, c, s] = sum_t w[n, t, s] x[n, c, index[n, t, s]]."""
     out = np.zeros((*x.shape[:2], w.shape[2]), x.dtype)
-    if has_kernel(x) or has_kernel(w):
+    if has_kernel(x, "sample_taps") or has_kernel(w, "sample_taps"):
         return _by_plane("sample_taps", x, w, index, out)
     for n in range(len(x)):
         out[n] = np.einsum("cts,ts->cs", x[n][:, index[n]], w[n])
     return out
 
 
+@by_kernels(
+    "jit_grids.spread_taps", lambda make: ((make(2, 3, w.shape[2]), w, index, 120) for _, w, index in _sampled(make))
+)
 def spread_taps(g: Any, w: Any, index: Any, length: int) -> Any:
     """dx[n, c, i] = the sum of w[n, t, s] g[n, c, s] over the taps with index[n, t, s] = i < length."""
     out = np.zeros((*g.shape[:2], length), g.dtype)
-    if has_kernel(g) or has_kernel(w):
+    if has_kernel(g, "spread_taps") or has_kernel(w, "spread_taps"):
         return _by_plane("spread_taps", g, w, index, out)
     for n in range(len(g)):
         np.add.at(out[n].T, index[n], w[n][..., None] * g[n].T)
     return out
 
 
+@by_kernels("jit_grids.weigh_taps", lambda make: ((make(2, 3, w.shape[2]), x, index) for x, w, index in _sampled(make)))
 def weigh_taps(g: Any, x: Any, index: Any) -> Any:
     """dw[n, t, s] = sum_c g[n, c, s] x[n, c, index[n, t, s]]."""
     out = np.zeros(index.shape, g.dtype)
-    if has_kernel(x) or has_kernel(g):
+    if has_kernel(x, "weigh_taps") or has_kernel(g, "weigh_taps"):
         g, x, index = contiguous(g), contiguous(x, g.dtype), contiguous(index)
         grain = GRAIN // max(x.shape[1] * index.shape[1], 1) + 1
         for n in range(len(x)):  # each sample belongs to one thread

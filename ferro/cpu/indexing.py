@@ -7,15 +7,18 @@ an underscore change their first argument; the others copy it.
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, places, sides
 from ferro.cpu.kernels import gather_scatter
 from ferro.cpu.kernels.common import SMALL, has_kernel, is_half
 from ferro.cpu.kernels.strided_copy import assign, contiguous, zeros
-from ferro.cpu.thresholds import COPY_LEAST, INDEX_LEAST
+from ferro.cpu.thresholds import COPY_LEAST, GRAIN, INDEX_LEAST
 
 __all__ = ["diagonal_put", "finds_wrong_places", "gather", "gather_spread", "index_add", "index_add_", "index_copy", "index_copy_",
            "index_fill", "index_fill_", "index_get", "index_put_", "index_put_at", "index_select", "index_spread", "is_within",
@@ -97,6 +100,16 @@ def finds_wrong_places(x: Any, dim: int, index: Any) -> bool:
     return x.ndim > 1 and gather_scatter.fits(x, dim, index)
 
 
+def _places_along(make: Make) -> Iterator[tuple]:
+    """An array, a dimension, an index that names other places for each element or the same for all."""
+    for rows in (*sides(math.ceil(SMALL / 20)), GRAIN // 20):
+        for dim in (0, 1):
+            for some in (slice(None), slice(1)):
+                index = places(make, (rows, 20)[dim], rows, 20)
+                yield make(rows, 20), dim, np.broadcast_to(index[(slice(None),) * (1 - dim) + (some,)], index.shape)
+
+
+@by_kernels("gather gather_rows take", _places_along)
 def gather(x: Any, dim: int, index: Any) -> Any:
     """x[..., index[...], ...]: along `dim` the element that `index` names, elsewhere the same position."""
     if not x.ndim or not index.ndim:
@@ -145,6 +158,10 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
         ufunc.at(out, _mesh(dim, index), src)
 
 
+@by_kernels(
+    "scatter_add scatter_add_rows add_slices",
+    lambda make: ((*given, make(*given[0].shape)) for given in _places_along(make)),
+)
 def scatter_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Adds src to the elements of `out` that `index` names along `dim`."""
     _combine(np.add, out, dim, index, src)
@@ -166,6 +183,12 @@ def gather_spread(g: Any, shape: tuple, dim: int, index: Any) -> Any:
     return scatter_add_(zeros(shape, g.dtype), dim, index, g)
 
 
+def _places_once(make: Make) -> Iterator[tuple]:
+    for x, dim, _ in _places_along(make):  # (which of several writes stays is nobody's promise)
+        yield x, dim, np.argsort(make(*x.shape), dim), make(*x.shape)
+
+
+@by_kernels("scatter scatter_rows", _places_once)
 def scatter_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Writes src (an array like the index, or a number) to the elements of `out` that `index` names along `dim`."""
     if out.ndim == 0:
@@ -207,6 +230,13 @@ def _neutral(reduce: str, dtype: Any) -> Any:
 # -- an index of one dimension -----------------------------------------------------------------------------------------
 
 
+def _slices(make: Make) -> Iterator[tuple]:
+    for x, dim, index in _places_along(make):
+        yield x, dim, np.ascontiguousarray(index.take(0, 1 - dim))
+    yield make(2, SMALL), 1, places(make, SMALL, SMALL)
+
+
+@by_kernels("take gather_rows", _slices)
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """The slices of x along `dim` that `index` names; IndexError where one is not in [0, x.shape[dim])."""
     found = gather_scatter.take(x, dim, index)
@@ -222,6 +252,7 @@ def _spread(dim: int, index: Any, like: Any) -> Any:
     return np.broadcast_to(index.reshape((-1,) + (1,) * (like.ndim - dim - 1)), like.shape)
 
 
+@by_kernels("add_slices scatter_add_rows", lambda make: ((*given, make(*given[0].shape)) for given in _slices(make)))
 def index_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     """Adds the slices of src along `dim` to those of `out` that `index` names."""
     if has_kernel(src, "add_slices", "scatter_add_rows") and src.dtype is out.dtype and out.flags.c_contiguous:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.blocks import HALF
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.common import SMALL, contiguous, share_rows
 from ferro.cpu.layouts import CHANNELS, laid
 from ferro.cpu.thresholds import GRAIN
 from ferro.native.readiness import ready
 
-_KERNELS = ("resample_lines", "resample_planes")
+_KERNELS = kernels("jit_interpolation.resample_lines resample_planes")
 
 __all__ = ["resample", "resample_spread"]
 
@@ -156,12 +157,19 @@ _FILTERS: dict[str, tuple[float, Callable]] = {
 # -- applying them -----------------------------------------------------------------------------------------------------
 
 
+def _resampled(make: Make, *shape: int) -> Iterator[tuple]:
+    for images in (*sides(math.ceil(SMALL / 180)), GRAIN // 120):
+        yield make(images, *shape), (("linear", 10, 15, None, False), ("linear", 12, 7, None, True))
+
+
+@by_kernels(_KERNELS, lambda make: _resampled(make, 10, 12))
 def resample(x: Any, axes: tuple) -> Any:
     """`x` with its last dimensions resampled as the tuples in `axes` say: see Note [Resampling]."""
     return _resample(x, axes, False)
 
 
 @partial(laid, rule=CHANNELS)  # here, not in the declaration: backward calls it without
+@by_kernels(_KERNELS, lambda make: _resampled(make, 15, 7))
 def resample_spread(g: Any, axes: tuple) -> Any:
     """The adjoint of `resample`."""
     return _resample(g, axes, True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu import layouts
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.strided_copy import assign, contiguous, triangle
-from ferro.cpu.thresholds import COPY_LEAST, TRIANGLE_KEPT
+from ferro.cpu.thresholds import COPY_CHUNK, COPY_LEAST, TRIANGLE_KEPT
+from ferro.native.thresholds import SMALL
 
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
            "tril", "triu"]  # fmt: skip
@@ -111,6 +115,13 @@ def repeat(x: Any, times: tuple) -> Any:
     return contiguous(np.broadcast_to(x.reshape(ones), pairs)).reshape(final)
 
 
+def _matrices(make: Make) -> Iterator[tuple]:
+    for n in (*sides(math.ceil(SMALL / 60)), 4 * COPY_CHUNK // 60):
+        yield make(3, n, 20), -2
+        yield make(3, 20, n), 1
+
+
+@by_kernels("triangle", _matrices)
 def tril(x: Any, diagonal: int) -> Any:
     """x with zeros above the diagonal of its last two dimensions."""
     m, n = x.shape[-2:]
@@ -119,6 +130,7 @@ def tril(x: Any, diagonal: int) -> Any:
     return _cleared(x, diagonal, True) if found is None else found
 
 
+@by_kernels("triangle", _matrices)
 def triu(x: Any, diagonal: int) -> Any:
     """x with zeros below the diagonal of its last two dimensions."""
     m, n = x.shape[-2:]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.by_kernels import Make, by_kernels, sides
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels import factor, triangle
 from ferro.cpu.lapack import SMALL, native, refused, routine
 from ferro.cpu.products import matmul
@@ -28,7 +28,7 @@ from ferro.native.workers import run_rows
 __all__ = ["cholesky", "cholesky_ex", "inv", "inv_ex", "lu_factor", "lu_packed_solve", "solve", "solve_lu", "solve_tri", "swap_rows"]  # fmt: skip
 
 
-_ELIMINATE = ("eliminate",)
+_ELIMINATE = kernels("jit_linalg.eliminate")
 _TINY = 16  # order up to which elimination without blocks is quick
 _STACK = 16  # such matrices from which a kernel for all costs less than a call of LAPACK for each
 

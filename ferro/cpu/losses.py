@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ferro import xp
 from ferro.cpu.array_function import array_function
 from ferro.cpu.blocks import HALF
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows, widened
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.gather_scatter import within
@@ -248,9 +250,40 @@ def _per_class(weight: Any, x: Any) -> Any:
 # -- losses of differences: by kernels alone, the formulas for where there are none stand with the operations --------------
 
 KINDS = {"square": 0, "absolute": 1, "huber": 2}
-_KERNELS = ("loss_sum", "loss_add", "loss_each", "loss_vjp")
+_KERNELS = kernels("jit_pointwise.loss_sum loss_add loss_each loss_vjp")
 
 
+def _huber(xp: Any, d: Any, delta: float) -> Any:
+    near = xp.minimum(xp.abs(d), delta)
+    return near * (xp.abs(d) - near / 2)
+
+
+_FORMULAS: dict[str, tuple] = {  # each loss, and its slope
+    "square": (lambda xp, d, _: d * d, lambda xp, g, d, _: g * 2 * d),
+    "absolute": (lambda xp, d, _: xp.abs(d), lambda xp, g, d, _: g * xp.sign(d)),
+    "huber": (_huber, lambda xp, g, d, delta: g * xp.clamp(d, -delta, delta)),
+}
+
+
+def _differences(make: Make) -> Iterator[tuple]:
+    for n in (12, *sides(SMALL), *sides(GRAIN), 2 * GRAIN):
+        for kind in KINDS:
+            yield kind, make(n), make(n)
+
+
+def _losses(make: Make) -> Iterator[tuple]:
+    for kind, x, y in _differences(make):
+        for reduction in ("none", "mean", "sum"):
+            yield _FORMULAS[kind][0], kind, x, y, 0.7, 1.0, reduction
+
+
+def _slopes(make: Make) -> Iterator[tuple]:
+    for kind, x, y in _differences(make):
+        yield _FORMULAS[kind][1], kind, make(), x, y, 0.7, 1.0, -0.5
+        yield _FORMULAS[kind][1], kind, make(*x.shape), x, y, 0.7, 1.0, 1.0
+
+
+@by_kernels(_KERNELS[:3], _losses)
 def loss_of_difference(loss: Any, kind: str, x: Any, y: Any, parameter: float, factor: float, reduction: str) -> Any:
     """loss(xp, x - y, parameter) of each element, reduced; it is `factor` times the loss that `kind` names."""
     if _has_kernel(kind, x, y, reduction):
@@ -258,6 +291,7 @@ def loss_of_difference(loss: Any, kind: str, x: Any, y: Any, parameter: float, f
     return xp.loss_of_difference(cpu, loss, kind, x, y, parameter, factor, reduction)
 
 
+@by_kernels(_KERNELS[3:], _slopes)
 def slope_of_difference(
     slope: Any, kind: str, g: Any, x: Any, y: Any, parameter: float, factor: float, scale: float
 ) -> Any:

@@ -6,10 +6,12 @@ one, for infinities and nan too. Functions whose names end in an underscore chan
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.kernels.common import MOST_CHUNKS, SMALL, share_rows
 from ferro.cpu.kernels.strided_copy import NUMBERS, contiguous
 from ferro.native import readiness
@@ -19,6 +21,12 @@ from ferro.native.workers import run_rows
 __all__ = ["masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "masked_spread", "nonzero"]  # fmt: skip
 
 
+def _masked(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SMALL), 40 * CHUNK):
+        yield make(n), make(n) > 0.3
+
+
+@by_kernels("jit_masks.choose", lambda make: ((mask, x, -x) for x, mask in _masked(make)))
 def select(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition holds, else y; both may be numbers."""
     like = x if isinstance(x, np.ndarray) and x.ndim else y
@@ -31,6 +39,7 @@ def select(condition: Any, x: Any, y: Any) -> Any:
     return np.where(condition, x, y)
 
 
+@by_kernels("choose", lambda make: ((x, mask, 2.0) for x, mask in _masked(make)))
 def masked_fill_(out: Any, mask: Any, value: Any) -> Any:
     """Writes one value where the mask, broadcast, is true."""
     if out.size < SMALL or not _choose(_shaped(mask, out), np.asarray(value).astype(out.dtype, copy=False), out, out):
@@ -38,12 +47,14 @@ def masked_fill_(out: Any, mask: Any, value: Any) -> Any:
     return out
 
 
+@by_kernels("choose", lambda make: ((x, mask, 2.0) for x, mask in _masked(make)))
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """x with one value where the mask is true."""
     value = np.asarray(value, x.dtype)
     return np.where(mask, value, x) if x.size < SMALL else select(_shaped(mask, x), value, x)
 
 
+@by_kernels("jit_masks.pick", _masked)
 def masked_select(x: Any, mask: Any) -> Any:
     """The elements of x where the mask (of the same shape) is true, in one dimension."""
     source = _flat(x, "pick") if mask.flags.c_contiguous else None
@@ -56,6 +67,7 @@ def masked_select(x: Any, mask: Any) -> Any:
     return out
 
 
+@by_kernels("jit_masks.place", lambda make: ((make(int(mask.sum())), mask.shape, mask) for _, mask in _masked(make)))
 def masked_spread(g: Any, shape: tuple, mask: Any) -> Any:
     """Zeros of `shape` with g where `masked_select` reads: its transpose."""
     out = np.empty(shape, g.dtype) if mask.size >= SMALL else None
@@ -64,6 +76,7 @@ def masked_spread(g: Any, shape: tuple, mask: Any) -> Any:
     return masked_scatter_(np.zeros(shape, g.dtype), mask, g)
 
 
+@by_kernels("place", lambda make: ((x, mask, make(x.size)) for x, mask in _masked(make)))
 def masked_scatter_(out: Any, mask: Any, src: Any) -> Any:
     """Writes the first elements of src, in order, to where the mask (of the same shape) is true."""
     if not _place(out, mask, src, False):

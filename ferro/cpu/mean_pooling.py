@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import by_kernels
 from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels.common import has_kernel, share_rows
 from ferro.cpu.kernels.strided_copy import contiguous
-from ferro.cpu.pooling import parts, planes, three
+from ferro.cpu.pooling import parts, planes, three, window_examples
 from ferro.cpu.products import matmul
 from ferro.cpu.thresholds import GRAIN
 from ferro.cpu.windows import full, taps
@@ -42,6 +43,7 @@ def _by_planes(
 
 
 @rounded_once
+@by_kernels("jit_pool.avg_pool", lambda make: ((*given, 3) for given in window_examples(make)))
 def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
     """The sum of every window divided by `divisors` (see `_divisor`)."""
     n = len(kernel)
@@ -81,6 +83,13 @@ def _window_sum(x: Any, axis: int, kernel: int, size: int, stride: int, pad: int
 
 
 @rounded_once
+@by_kernels(
+    "jit_pool.avg_pool_vjp",
+    lambda make: (
+        (make(len(x), *size), x.shape[1:], kernel, stride, pad, 3)
+        for x, kernel, size, stride, pad in window_examples(make)
+    ),
+)
 def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, divisors: Any) -> Any:
     """The adjoint of `avg_pool` on images of `shape`: every element, divided, added to the whole of its window."""
     n = len(kernel)

@@ -11,7 +11,8 @@ from ferro import xp
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
 from ferro.cpu.namespace import cpu
-from ferro.cpu.reductions import FLOAT32, amax, amin, doubled, in_range, sum, wide
+from ferro.cpu.reductions import FLOAT32, amax, amin, sum, wide
+from ferro.cpu.variance import doubled, in_range
 
 __all__ = ["euclidean", "over_norm", "vector_norm"]
 

@@ -10,12 +10,15 @@ asked for values only; a place is that which the stable order gives.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.kernels import gather_scatter
-from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
+from ferro.cpu.kernels.common import SMALL, contiguous, has_kernel, share_rows
 from ferro.cpu.reductions import value_gather, wide
 from ferro.cpu.thresholds import GRAIN, ORDER_LEAST
 
@@ -66,6 +69,13 @@ def sort(x: Any, dim: int, descending: bool) -> tuple:
     return value_gather(x, dim, index, True), index
 
 
+def _rows(make: Make) -> Iterator[tuple]:
+    for rows in (*sides(math.ceil(SMALL / 40)), GRAIN // 40):
+        for largest in (False, True):
+            yield np.round(make(rows, 40), 1), 5, 1, largest
+
+
+@by_kernels("jit_order.first_of_rows", _rows)
 def topk(x: Any, k: int, dim: int, largest: bool) -> tuple:
     """The k largest (or smallest) elements along `dim` in order, and their indices."""
     if x.ndim == 0:
@@ -283,12 +293,19 @@ def bincount(x: Any, weights: Any, size: int) -> Any:
     return np.bincount(x, wide(weights), size).astype(d, copy=False)
 
 
+def _points(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SMALL), 2 * GRAIN):
+        points = make(n, 1)
+        yield points, [np.linspace(-0.5, 0.5, 9).astype(points.dtype)], True, None
+
+
+@by_kernels("count_bins", _points)
 def histogram(points: Any, edges: list, by_width: bool, weights: Any) -> Any:
     """Total weight of the points (rows of numbers) in each cell of a grid; the last edge belongs to the last bin.
 
     The bin of a coordinate is found by a search among the edges, or from the width of equal bins.
     """
-    if by_width and weights is None and points.shape[1] == 1 and has_kernel(points):
+    if by_width and weights is None and points.shape[1] == 1 and has_kernel(points, "count_bins"):
         (e,) = edges
         return gather_scatter.count_bins(contiguous(points).reshape(-1), e[0], e[-1], len(e) - 1).astype(points.dtype)
     inside = np.ones(len(points), np.bool_)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.blocks import by_blocks, float32, fused
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.elementwise import function_of as _function_of
 from ferro.cpu.elementwise import primitive as _primitive
 from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
@@ -79,6 +80,11 @@ def div_trunc(x: Any, y: Any) -> Any:
     return down + ((down * y != x) & ((x < 0) != (y < 0)))
 
 
+def _pairs(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SMALL), 50_000):
+        yield make(n), make(n) + 2
+
+
 def _quotient(name: str, ufunc: Any) -> Callable:
     """A ufunc of quotients; of large float32 arrays by a kernel, where quotients are below 2²⁴."""
 
@@ -95,13 +101,14 @@ def _quotient(name: str, ufunc: Any) -> Callable:
         return ufunc(x, y)
 
     function.__name__ = function.__qualname__ = name
-    return function
+    return by_kernels(f"jit_pointwise.{name}", _pairs)(function)
 
 
 fmod, remainder = _quotient("fmod", np.fmod), _quotient("remainder", np.remainder)
 div_floor = floor_divide = _quotient("floor_divide", np.floor_divide)
 
 
+@by_kernels("jit_pointwise.hypot", _pairs)
 def hypot(x: Any, y: Any) -> Any:
     """√(x² + y²) without overflow."""
     if x.size >= SMALL and x.dtype is float32 and y.dtype is float32 and x.shape == y.shape and has_kernel(x, "hypot"):

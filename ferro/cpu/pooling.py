@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, places, sides
 from ferro.cpu.half import rounded_once
-from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows, widened
+from ferro.cpu.kernels.common import SMALL, contiguous, has_kernel, share_rows, widened
 from ferro.cpu.layouts import channels_last_order, empty, has_channels_last, strides_in
 from ferro.cpu.thresholds import GRAIN, POOL_CACHED
 from ferro.cpu.windows import taps
@@ -30,7 +32,24 @@ def three(values: tuple, fill: int) -> tuple:
 # -- maxima ------------------------------------------------------------------------------------------------------------
 
 
+def window_examples(make: Make) -> Iterator[tuple]:
+    """Images, and windows apart, side by side, and of two and three steps: (x, kernel, size, stride, pad)."""
+    for images in (*sides(math.ceil(SMALL / 120)), GRAIN // 120):
+        x = np.round(make(images, 10, 12), 1)
+        for kernel, stride, pad in (
+            ((2, 2), (2, 2), (0, 0)),
+            ((3, 3), (1, 1), (1, 1)),
+            ((3, 2), (2, 2), (1, 0)),
+            ((2, 4), (1, 3), (0, 2)),
+        ):
+            size = tuple(
+                [(s + 2 * p - k) // t + 1 for s, k, t, p in zip(x.shape[1:], kernel, stride, pad, strict=True)]
+            )
+            yield x, kernel, size, stride, pad
+
+
 @rounded_once
+@by_kernels("jit_pool.max_pool", lambda make: ((*given, (1, 1)) for given in window_examples(make)))
 def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dilation: tuple) -> tuple[Any, Any]:
     """The maximum of every window, and where it is in the flattened image: the first one, or the last nan."""
     n = len(kernel)
@@ -231,6 +250,12 @@ def pool_gather(x: Any, index: Any, dims: int) -> Any:
     return np.take_along_axis(x.reshape(count, area), index.reshape(count, places), 1).reshape(index.shape)
 
 
+def _scattered(make: Make) -> Iterator[tuple]:
+    for images in (*sides(math.ceil(SMALL / 30)), GRAIN // 30):
+        yield make(images, 5, 6), places(make, 120, images, 5, 6), (10, 12)
+
+
+@by_kernels("jit_pool.max_pool_vjp", _scattered)
 def pool_scatter(x: Any, index: Any, size: tuple) -> Any:
     """Images of shape `size` with the elements of x added at flat indices."""
     lead, area = x.shape[: x.ndim - len(size)], math.prod(size)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ferro import xp
-from ferro.cpu.by_kernels import Make, by_kernels, sides
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.common import contiguous
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.namespace import cpu
@@ -32,7 +32,7 @@ from ferro.native.workers import run_rows
 
 __all__ = ["addmm", "channel_sum", "contract", "cross", "dot", "leading_sum", "linear", "matmul", "mm", "mv", "outer"]
 
-_OUTER, _VECTOR = ("outer",), ("times_vector", "vector_times")
+_OUTER, _VECTOR = kernels("jit_linalg.outer"), kernels("jit_linalg.times_vector vector_times")
 _ROWS = 4  # that `times_vector` reads side by side
 _PARTS, _ROWS_OF_PART = 8, 16
 _BLAS = frozenset(np.dtype(c) for c in "fdFD")
@@ -100,7 +100,7 @@ def _vectors(make: Make) -> Iterator[tuple]:
         yield make(n, m).T, make(n)
 
 
-@by_kernels("times_vector vector_times", _vectors)
+@by_kernels(_VECTOR, _vectors)
 def mv(x: Any, y: Any) -> Any:
     """The product of a matrix and a vector."""
     m, n = x.shape
@@ -132,7 +132,7 @@ def _pairs(make: Make) -> Iterator[tuple]:
             yield make(n), make(n)
 
 
-@by_kernels("outer", _pairs)
+@by_kernels(_OUTER, _pairs)
 def outer(x: Any, y: Any) -> Any:
     """The products of every element of a vector with every element of another."""
     if x.size * y.size < GRAIN or x.dtype is not y.dtype or x.dtype.char not in "fd" or not ready(_OUTER, x.dtype):

@@ -8,16 +8,17 @@ summed as float32 and rounded once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.indexing import gather, scatter_
 from ferro.cpu.kernels.common import SMALL, has_kernel
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.kernels.reduce import (
     extreme,
     first_extreme,
@@ -27,11 +28,11 @@ from ferro.cpu.kernels.reduce import (
     quotients,
     total,
 )
-from ferro.cpu.thresholds import SUM_RUN
+from ferro.cpu.thresholds import SUM_LEAST, SUM_RUN
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "max_dim", "mean",
-           "min_dim", "nansum", "prod", "prod_others", "std", "std_mean", "sum", "tie_weights", "value_gather",
-           "value_scatter", "var", "var_mean"]  # fmt: skip
+           "min_dim", "nansum", "prod", "prod_others", "sum", "tie_weights", "value_gather",
+           "value_scatter"]  # fmt: skip
 
 FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 FLOAT32 = np.dtype(np.float32)
@@ -39,8 +40,6 @@ _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
 _and: Any = np.logical_and.reduce
 _or: Any = np.logical_or.reduce
-_SMALL = {FLOAT32: 1e-30, np.dtype(np.float64): SMALL_SQUARES}
-SMALL_NORM = SMALL_SQUARES**0.5
 
 
 def wide(x: Any) -> Any:
@@ -65,7 +64,15 @@ def number(value: float, dtype: Any) -> Any:
     return found
 
 
+def matrices(make: Make) -> Iterator[tuple]:
+    for n in sides(SUM_LEAST // 128):
+        for shape in ((n, 128), (128, n), (14, 10_000)):
+            for dim in ((0,), (1,), (0, 1)):
+                yield make(*shape), dim, False
+
+
 @entry
+@by_kernels("sum_rows sum_columns", matrices)
 def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Sum over the dimensions `dim`, in the dtype of x.  See Note [Accurate sums]."""
     d = x.dtype
@@ -78,7 +85,7 @@ def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     return _long_sum(x, dim, keepdim)
 
 
-def _kept_or_not(out: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:
+def kept_or_not(out: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:
     """`out`, which has the reduced dimensions, without them if they are not to be kept."""
     return out if keepdim else out.reshape([s for d, s in enumerate(shape) if d not in dim])
 
@@ -95,7 +102,7 @@ def _long_sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     for d in sorted(dim, key=lambda d: -abs(x.strides[d])):
         if d != near or pairwise == 1:
             x = _blocked_sum(x, d)
-    return _kept_or_not(x, x.shape, dim, keepdim)
+    return kept_or_not(x, x.shape, dim, keepdim)
 
 
 def _blocked_sum(x: Any, d: int) -> Any:
@@ -139,12 +146,22 @@ def nansum(x: Any, dim: tuple, keepdim: bool) -> Any:
     return sum(np.where(np.isnan(x), np.zeros((), x.dtype), x), dim, keepdim)
 
 
+_PRODUCTS = kernels("jit_reduce.prod_rows prod_columns quotients")
+
+
+def _factors(make: Make) -> Iterator[tuple]:
+    for rows in (*sides(-(-SMALL // 20)), SUM_LEAST // 20):
+        for dim in (0, 1, None):
+            yield 1 + make(rows, 20) / 64, dim
+
+
+@by_kernels(_PRODUCTS[:2], lambda make: ((x, dim, False) for x, dim in _factors(make)))
 def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
     """Product of all elements or along the dimension `dim`."""
     d = x.dtype
     if x.ndim == 0:
         return x.copy()
-    if has_kernel(x):
+    if has_kernel(x, *_PRODUCTS):
         with np.errstate(over="ignore"):
             out = product(x, dim, d)
         return out if keepdim else out.reshape(() if dim is None else x.shape[:dim] + x.shape[dim + 1 :])
@@ -155,6 +172,7 @@ def _product_dtype(d: Any) -> Any:
     return FLOAT32 if d is FLOAT16 else d
 
 
+@by_kernels(_PRODUCTS, _factors)
 def prod_others(x: Any, dim: int | None) -> Any:
     """At every place the product of the other elements (along `dim`, or all): exact where x has zeros."""
     if dim is None:
@@ -162,7 +180,7 @@ def prod_others(x: Any, dim: int | None) -> Any:
     if x.ndim == 0:
         return np.ones_like(x)
     d = x.dtype
-    if has_kernel(x):
+    if has_kernel(x, *_PRODUCTS):
         whole = product(x, dim)
         fine = (np.abs(whole) > 1e-290) & np.isfinite(whole)  # no zeros, and exact but for its rounding
         if d is FLOAT32 and not fine.all():
@@ -183,141 +201,18 @@ def _prod_others(x: Any, dim: int) -> Any:
     return np.moveaxis(before * behind, 0, dim)
 
 
-# -- spread ------------------------------------------------------------------------------------------------------------
-
-
-@entry
-def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
-    """Variance over the dimensions `dim`: the sum of |x - mean|^2 over n - correction (at least 0)."""
-    return var_mean(x, dim, correction, keepdim)[0]
-
-
-def _about_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
-    """Of a small float64 array: the mean, its dimensions kept, and the sum of squared distances from it."""
-    d = x.dtype
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        m = _add(x, dim, d, None, True) / number(count(x.shape, dim), d)
-        diff = x - m
-        return m, _add(diff * diff, dim, d, None, keepdim)
-
-
-def std(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
-    """Square root of the variance."""
-    return std_mean(x, dim, correction, keepdim)[0]
-
-
-def var_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
-    """Variance and mean over the dimensions `dim`."""
-    v, m, scale = _spread(x, dim, correction, keepdim)
-    if scale is not None:
-        v = np.ldexp(v, 2 * scale)
-    return v.astype(x.real.dtype, copy=False), m.astype(x.dtype, copy=False)
-
-
-def _spread(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
-    """Variance and mean over the dimensions `dim`, in double precision, and None.
-
-    Where x is of double precision, and too large or small for its squares: the variance of x over a power of two, the mean of
-    x, and the exponents of the powers.
-    """
-    v, m = _variance(x, dim, correction, keepdim)
-    if x.dtype.itemsize < (16 if x.dtype.kind == "c" else 8) or x.size == 0 or in_range(v):
-        return v, m, None
-    largest = amax(np.maximum(np.abs(x.real), np.abs(x.imag)) if x.dtype.kind == "c" else np.abs(x), dim, True)
-    odd = ~((v > SMALL_SQUARES) & np.isfinite(v)).reshape(largest.shape)
-    if not (odd & np.isfinite(largest) & ((largest < SMALL_NORM) | (largest > 1))).any():
-        return v, m, None  # the variance of equal numbers is 0
-    exponents = np.frexp(largest)[1]
-    v, m = _variance(times_power(x, -exponents), dim, correction, keepdim)
-    scale = exponents.reshape(v.shape)
-    return v, times_power(m, scale), scale
-
-
-def in_range(squares: Any) -> bool:
-    """Whether sums of squares have all lost nothing to the range of their dtype."""
-    return bool(((squares > _SMALL[squares.dtype]) & (squares < np.inf)).all())
-
-
-def times_power(x: Any, exponents: Any) -> Any:
-    """x times 2 to the exponents."""
-    if x.dtype.kind != "c":
-        return np.ldexp(x, exponents)
-    out = np.empty(np.broadcast_shapes(x.shape, exponents.shape), x.dtype)
-    out.real, out.imag = np.ldexp(x.real, exponents), np.ldexp(x.imag, exponents)
-    return out
-
-
-def doubled(x: Any) -> Any:
-    """x in double precision, in which the square of every number of single precision is in range."""
-    kind = np.complex128 if x.dtype.kind == "c" else np.float64
-    return x if x.dtype == kind else x.astype(kind)
-
-
-def _from_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
-    """The mean, and the sum of squared distances from it."""
-    n = count(x.shape, dim)
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        # added in double precision, in which the sum of equal float32 numbers is exact
-        m = (
-            (_add(x, dim, np.result_type(x.dtype, np.float64), None, True) / n).astype(x.dtype)
-            if n
-            else mean(x, dim, True)
-        )
-        diff = x - m
-        squares = sum(diff.real**2 + diff.imag**2 if x.dtype.kind == "c" else diff * diff, dim, keepdim)
-    return m if keepdim else m.reshape(np.shape(squares)), squares
-
-
-def _variance(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
-    """Variance and mean over the dimensions `dim`, in double precision."""
-    n = count(x.shape, dim)
-    if dim and has_sum_kernel(x):
-        m, squares = _moments(x, dim, n)
-        m, squares = _kept_or_not(m, x.shape, dim, keepdim), _kept_or_not(squares, x.shape, dim, keepdim)
-    elif x.size <= SMALL and x.dtype.kind != "c" and n:
-        m, squares = _about_mean(doubled(x), dim, keepdim)
-        m = m if keepdim else m.reshape(squares.shape)
-    else:
-        m, squares = _from_mean(wide(x), dim, keepdim)
-        if squares.dtype is FLOAT32 and not in_range(squares):
-            m, squares = _from_mean(doubled(x), dim, keepdim)
-    if n > correction:
-        return squares / (n - correction), m
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return squares / np.zeros_like(squares), m
-
-
-def _moments(x: Any, dim: tuple, n: int) -> tuple:
-    """Mean and sum of squared distances from it, in float64, with the dimensions `dim` kept."""
-    first = x[tuple([slice(1) if d in dim else slice(None) for d in range(x.ndim)])]
-    with np.errstate(over="ignore", invalid="ignore"):
-        m = first + total(x, dim, center=first) / n  # (of equal numbers it is exact)
-        if not np.isfinite(m).all():
-            m = total(x, dim) / n
-        near = m.astype(x.dtype)
-        squares = total(x, dim, center=near, power=2) - n * (m - near) ** 2  # `near` is the mean only up to rounding
-        return m, np.maximum(squares, 0)
-
-
-def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
-    """Standard deviation and mean over the dimensions `dim`."""
-    v, m, scale = _spread(x, dim, correction, keepdim)
-    s = np.sqrt(v)
-    if scale is not None:
-        s = np.ldexp(s, scale)
-    return s.astype(x.real.dtype, copy=False), m.astype(x.dtype, copy=False)
-
-
 # -- extrema -----------------------------------------------------------------------------------------------------------
 
 
 @entry
+@by_kernels("max_rows max_columns", matrices)
 def amax(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Largest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.maximum, x, dim, keepdim)
 
 
 @entry
+@by_kernels("min_rows min_columns", matrices)
 def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Smallest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.minimum, x, dim, keepdim)
@@ -391,12 +286,14 @@ _least: Any = np.minimum.reduce
 
 
 @entry
+@by_kernels("first_extreme_columns", lambda make: ((x, dim[0], keep) for x, dim, keep in matrices(make)))
 def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Largest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmax)
 
 
 @entry
+@by_kernels("first_extreme_columns", lambda make: ((x, dim[0], keep) for x, dim, keep in matrices(make)))
 def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Smallest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmin)

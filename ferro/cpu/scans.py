@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import has_kernel
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, places, sides
+from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel
 from ferro.cpu.kernels.scan import running_extremum, scan
 from ferro.cpu.reductions import wide
 
@@ -24,11 +27,19 @@ __all__ = [
 ]
 
 
+def _lines(make: Make) -> Iterator[tuple]:
+    for rows in (*sides(math.ceil(SMALL / 20)), GRAIN // 20):
+        for dim in (0, 1):
+            yield make(rows, 20), dim
+
+
+@by_kernels("jit_scan.cumsum", _lines)
 def cumsum(x: Any, dim: int) -> Any:
     """Sums of the elements up to each place along `dim`, accumulated in double precision."""
     return scan("cumsum", dim, (x,), False) if x.ndim and has_kernel(x, "cumsum") else _accumulated(np.add, x, dim)
 
 
+@by_kernels("jit_scan.cumsum", _lines)
 def cumsum_vjp(g: Any, dim: int) -> Any:
     """Sums of the elements from each place along `dim` on: the backward of `cumsum`."""
     if g.ndim == 0:
@@ -38,6 +49,7 @@ def cumsum_vjp(g: Any, dim: int) -> Any:
     return np.flip(_accumulated(np.add, np.flip(g, dim), dim), dim)
 
 
+@by_kernels("jit_scan.cumprod", _lines)
 def cumprod(x: Any, dim: int) -> Any:
     """Products of the elements up to each place along `dim`, accumulated in double precision."""
     with np.errstate(over="ignore"):
@@ -54,6 +66,7 @@ def _accumulated(ufunc: Any, x: Any, dim: int) -> Any:
     return ufunc.accumulate(y, dim, None, y).astype(d, copy=False)
 
 
+@by_kernels("jit_scan.logcumsumexp", _lines)
 def logcumsumexp(x: Any, dim: int) -> Any:
     """log of the sum of exp of the elements up to each place along `dim`, without overflow."""
     if x.ndim == 0:
@@ -80,11 +93,16 @@ def _log_of_two(a: Any, b: Any) -> Any:
     return np.where(np.isnan(a) | np.isnan(b), complex(np.nan, np.nan), total)
 
 
+_EXTREMA = kernels("jit_scan.running_extremum running_extremum_rows")
+
+
+@by_kernels(_EXTREMA, _lines)
 def cummax(x: Any, dim: int) -> tuple:
     """Largest element up to each place along `dim`, and the index of its last appearance; nan stays."""
     return _extrema(x, dim, np.maximum)
 
 
+@by_kernels(_EXTREMA, _lines)
 def cummin(x: Any, dim: int) -> tuple:
     """Smallest element up to each place along `dim`, and the index of its last appearance; nan stays."""
     return _extrema(x, dim, np.minimum)
@@ -94,7 +112,7 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
     if x.ndim == 0:
         return x.copy(), np.zeros((), np.int64)
     y = wide(x)
-    if has_kernel(y, "running_extremum", "running_extremum_rows"):
+    if has_kernel(y, *_EXTREMA):
         values, index = running_extremum(y, dim, ufunc is np.maximum)
         return values.astype(x.dtype, copy=False), index
     values = ufunc.accumulate(y, dim)
@@ -106,6 +124,12 @@ def _extrema(x: Any, dim: int, ufunc: Any) -> tuple:
     return values.astype(x.dtype, copy=False), index
 
 
+def _picked(make: Make) -> Iterator[tuple]:
+    for g, dim in _lines(make):
+        yield g, dim, places(make, g.shape[dim], *g.shape)
+
+
+@by_kernels("jit_scan.picked_sum", _picked)
 def picked_sum(g: Any, dim: int, index: Any) -> Any:
     """Zeros like g, to which g is added at `index` along `dim`: an index may repeat."""
     if g.ndim == 0 or g.size == 0:
@@ -135,6 +159,13 @@ def shift(x: Any, steps: int, dim: int, fill: float) -> Any:
     return out
 
 
+def _recurrences(make: Make) -> Iterator[tuple]:
+    for b, dim in _lines(make):
+        for reverse in (False, True):
+            yield b / 2, b, dim, reverse
+
+
+@by_kernels("jit_scan.affine_scan", _recurrences)
 def affine_scan(a: Any, b: Any, dim: int, reverse: bool) -> Any:
     """The recurrence s_k = b_k + a_k s_(k-1) along `dim`, from zero; in reverse s_k = b_k + a_k s_(k+1)."""
     d = b.dtype

@@ -68,9 +68,8 @@ class Kernel:
                 return False
         return True
 
-    def load_all(self, dtype: np.dtype) -> bool:
-        """Load what machine code there was at the start for arrays of a dtype. Whether there was any."""
-        start = dtype.str[1:] + "-"
+    def load_all(self, start: str) -> bool:
+        """Load what machine code there was at the start whose tags begin so ("f4-"). Whether there was any."""
         for tag in disk_cache.tags(self.file, self.sources):
             if tag.startswith(start):
                 self.load(tag)

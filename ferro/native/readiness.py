@@ -82,13 +82,13 @@ def _choose(names: tuple[str, ...], dtype: np.dtype, ask: bool) -> bool:
 def _at_start(name: str, dtype: np.dtype) -> bool:
     """Whether there was machine code of a kernel for arrays of a dtype, or of all, that can be used."""
     if (name, dtype) not in _chosen:
-        _chosen[name, dtype] = get(name).load_all(dtype) if name != ALL else all_were_made(_begin(dtype))
+        _chosen[name, dtype] = get(name).load_all(_begin(dtype)) if name != ALL else all_were_made(_begin(dtype))
     return _chosen[name, dtype]
 
 
 def _begin(dtype: np.dtype) -> str:
-    """How the tags begin of machine code for arrays of a dtype."""
-    return f"{dtype.str[1:]}-"
+    """How the tags begin of machine code for arrays of a dtype; of kernels without arrays of floats for integers."""
+    return f"{dtype.str[1:]}-" if dtype.kind == "f" else "any-"
 
 
 ALL = "all"  # a name that no kernel has: its file says that all kernels were made
@@ -132,22 +132,6 @@ def wait_for(kernel: Kernel, signature: str) -> None:
         request.wait()
     if request is None or not kernel.load(tag_of(signature)):
         kernel.compile(signature)
-
-
-def ready_for(kernel: Kernel, args: tuple[Any, ...]) -> bool:
-    """Whether a kernel answers for a call; what there is not is asked for. For kernels that no array of floats tells apart."""
-    signature = "" if MODE == "off" else kernel.signature(args)
-    if not signature or MODE == "wait":
-        return bool(signature)
-    chosen = _chosen.get((kernel.name, signature))
-    if chosen is None:
-        with _lock:
-            tag = tag_of(signature)
-            found = tag in disk_cache.tags(kernel.file, kernel.sources) and kernel.load(tag)
-            chosen = _chosen.setdefault((kernel.name, signature), found)
-            if not chosen:
-                _request(kernel.file, signature)
-    return chosen
 
 
 @contextmanager

@@ -11,7 +11,8 @@ import atexit
 import ctypes
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -77,9 +78,9 @@ class _WorkerPool:
             member.join()
 
 
+_INTEGERS = np.dtype(np.int64)
 _made: _WorkerPool | None = None
 _lock = locks.new()
-_parallel: dict[str, Any] = {}  # those of `fixed_parallel` that have machine code
 
 
 def _workers() -> _WorkerPool:
@@ -149,14 +150,22 @@ def share(parallel: Any, count: int, chunks: int, length: int, args: tuple, whol
     return parallel(pool.queue, count if count < chunks else chunks - 1, chunks, length, whole, span, *args) >= 0
 
 
-def fixed_parallel(name: str, example: Callable[[], tuple]) -> Any:
-    """The parallel version of a kernel that is only called with arguments of the types of those; None while it is being made."""
-    parallel = _parallel.get(name)
-    if parallel is None:
-        kernel = get(name + ".rows")
-        if readiness.ready_for(kernel, (*[0] * 6, *example())):
-            parallel = _parallel[name] = kernel
-    return parallel
+def parallel(names: tuple[str]) -> Any:
+    """The parallel version of a kernel whose arguments are integers; None where it does not answer."""
+    return get(f"{names[0]}.rows") if readiness.ready(names, _INTEGERS) else None
+
+
+@contextmanager
+def dry_run() -> Iterator[None]:
+    """For calls of kernels in which nothing is computed: a pool without threads. Its own kernels are called first."""
+    global _made  # noqa: PLW0603 (there is one pool)
+    before, _made = _made, _WorkerPool()
+    _made.serve(_made.queue, 1, 0)
+    _made.wake(_made.queue)
+    try:
+        yield
+    finally:
+        _made = before
 
 
 def _after_fork() -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from ferro import cpu
-from ferro.cpu.by_kernels import DECLARED, ByKernels, sides
-from ferro.cpu.kernels import TILED, tiles
+from ferro.cpu.array_function import DECLARED as OF_ROWS
+from ferro.cpu.by_kernels import DECLARED, TILED, ByKernels, sides
+from ferro.cpu.kernels import tiles
 from ferro.native import readiness, registry, threads
 from ferro.native.entries import fallback
 from ferro.native.kernel import Kernel
 from tests.configuration import with_kernels
 
 FLOATS = (np.float32, np.float64)
-FAMILIES = ("attention", "conv", "factor", "gemm", "linalg", "lstm", "recurrent", "winograd")
+ALWAYS = {"ctc_fwd", "ctc_occupancy", "drawn"}  # by a kernel, of however few numbers
+SINGLE = {"fmod", "remainder", "floor_divide", "hypot"}  # that have kernels in single precision alone
 
 
 @pytest.fixture(autouse=True)
@@ -39,18 +41,18 @@ def maker(dtype: Any) -> Callable[..., Any]:
 
 def each(change: Callable[[Any], Any], value: Any) -> Any:
     """The arrays in a value changed."""
-    if isinstance(value, tuple):
-        return tuple([each(change, v) for v in value])
-    return change(value) if isinstance(value, np.ndarray) and value.dtype.kind == "f" else value
+    if isinstance(value, (tuple, list)):
+        return type(value)([each(change, v) for v in value])
+    return change(value) if isinstance(value, np.ndarray) else value
 
 
 def wide(x: Any) -> Any:
-    return x.astype(np.float64)
+    return x.astype(np.float64) if x.dtype.kind == "f" else x
 
 
 def apart(x: Any) -> Any:
     """The same numbers, every other one of a larger array."""
-    if x.ndim == 0:
+    if x.ndim == 0 or not x.flags.writeable:
         return x
     large = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
     large[..., ::2] = x
@@ -58,38 +60,55 @@ def apart(x: Any) -> Any:
 
 
 def arrays(found: Any) -> list[Any]:
-    return [a for a in (found if isinstance(found, tuple) else (found,)) if a is not None]
+    """The arrays in a result, or in arguments."""
+    if isinstance(found, (tuple, list)):
+        return [a for part in found for a in arrays(part)]
+    return [found] if isinstance(found, (np.ndarray, np.generic)) else []
+
+
+def public(function: Callable) -> Callable:
+    """What its module has by its name: the function behind its entries, its results laid in memory."""
+    return vars(sys.modules[function.__module__]).get(function.__name__, function)
 
 
 @with_kernels
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_kernels_compute_what_the_formula_computes(made: ByKernels, dtype: Any) -> None:
-    """Of arrays that lie anyhow, with the same bits for any number of threads."""
-    function = getattr(cpu, made.function.__name__)
-    for given in made.examples(maker(dtype)):
-        with readiness.as_if("off"):
-            wanted = fallback(function)(*each(wide, given))
-        found = []
-        for count in (1, 2):
-            threads.set_num_threads(count)
-            found.append(function(*each(np.copy, given)))
-        for one, two in zip(*map(arrays, found), strict=True):
-            assert one.tobytes() == two.tobytes()
-        for some in (found[0], function(*each(apart, given))):
-            near(made, given, some, wanted, dtype)
+    """Of arrays that lie anyhow, with the same bits for any number of threads; arguments that change do so alike."""
+    functions = {fallback(made.function), public(made.function)}
+    for function in functions:
+        for given, *more in zip(*[made.examples(maker(dtype)) for _ in range(4)], strict=True):
+            with readiness.as_if("off"):
+                wide_given = each(wide, more[0])
+                wanted = fallback(made.function)(*wide_given)
+            found = []
+            for count, some in ((1, given), (2, more[1])):
+                threads.set_num_threads(count)
+                found.append((function(*some), some))
+            for one, two in zip(*map(arrays, found), strict=True):
+                assert one.tobytes() == two.tobytes()
+            near(made, given, found[0][0], wanted, dtype)
+            near_all(arrays(given), arrays(wide_given), dtype)
+            spread = each(apart, more[2])
+            near(made, given, function(*spread), wanted, dtype)
+            near_all(arrays(spread), arrays(wide_given), dtype)
 
 
 def near(made: ByKernels, given: tuple, found: Any, wanted: Any, dtype: Any) -> None:
     """Equal up to some roundings of numbers of that size."""
     if made.unique is not None:
         found, wanted = made.unique(given, found), made.unique(given, wanted)
-    for a, b in zip(arrays(found), arrays(wanted), strict=True):
+    near_all(arrays(found), arrays(wanted), dtype)
+
+
+def near_all(found: list, wanted: list, dtype: Any) -> None:
+    for a, b in zip(found, wanted, strict=True):
         assert a.shape == b.shape
         if a.dtype.kind != "f":
             np.testing.assert_array_equal(a, b)
             continue
-        assert a.dtype == dtype
-        bound = 4000 * float(np.finfo(dtype).eps) * max(np.abs(b).max(initial=0), 1e-3)
+        assert a.dtype in (dtype, np.float64)
+        bound = 4000 * float(np.finfo(dtype).eps) * max(np.abs(b[np.isfinite(b)]).max(initial=0), 1e-3)
         np.testing.assert_allclose(a, b, rtol=0, atol=bound)
 
 
@@ -111,18 +130,22 @@ def test_every_kernel_is_reached_on_one_side_and_none_on_the_other(
     for given in made.examples(maker(dtype)):
         called.clear()
         fallback(made.function)(*given)
-        found.append(not called)
+        found.append(called.isdisjoint(wanted))
         reached |= called
+    if made.function.__name__ in SINGLE and dtype is np.float64:
+        wanted = set()
     assert wanted <= reached
-    assert any(found) or not wanted
+    assert any(found) or not wanted or made.function.__name__ in ALWAYS
 
 
-def test_every_kernel_of_these_families_belongs_to_a_declared_function() -> None:
+def test_every_kernel_belongs_to_a_declared_function() -> None:
+    """But those of the worker pool, and what is printed."""
     declared = {name for made in DECLARED.values() for name in made.kernels}
-    modules = [module for module in registry.modules() if module.rpartition(".jit_")[2].startswith(FAMILIES)]
+    declared |= {name for made in OF_ROWS.values() for name in made.kernels}
+    modules = [module for module in registry.modules() if module.startswith("ferro.cpu")]
     there = {name for module in modules for name in registry.names(module)}
     assert there
-    assert there <= declared
+    assert there == declared
 
 
 def test_sides_of_a_threshold() -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.common import MOST_CHUNKS
 from ferro.cpu.thresholds import COPY_CHUNK
 from ferro.native import readiness, workers
 
+_KERNELS = kernels("jit_broadcast.combine")
 # The kernel's number of a ufunc, and of the same with its operands exchanged.
 OPERATIONS = {np.add: (0, 0), np.subtract: (1, 4), np.multiply: (2, 2), np.divide: (3, 5)}
 
@@ -20,7 +22,7 @@ def combine(operation: int, x: np.ndarray, y: np.ndarray, columns: int, out: np.
 
     Whether there was machine code for it.
     """
-    if not readiness.ready(("combine",), x.dtype):
+    if not readiness.ready(_KERNELS, x.dtype):
         return False
     by_columns = columns < 0
     rows = x.size // abs(columns)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels import winograd
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous
 from ferro.cpu.kernels.conv_plans import Ints, Plan, Sums, TapSet, cuts_of, plan_of, sums_of
@@ -34,14 +35,9 @@ def ready(x: np.ndarray) -> bool:
     return readiness.ready(_KERNELS, x.dtype)
 
 
-_KERNELS = (
-    "correlate",
-    "correlate_channels",
-    "correlate_taps",
-    "from_channels",
-    "in_blocks",
-    "in_equal_blocks",
-    "multiply_images",
+_KERNELS = kernels(
+    "jit_conv.correlate in_blocks jit_conv_points.in_equal_blocks multiply_images "
+    "jit_conv_weight.correlate_channels correlate_taps from_channels"
 )
 
 

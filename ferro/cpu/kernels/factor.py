@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.tiles import DTYPES
 from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
 
-_KERNELS = ("eliminate_blocks", "log_determinants", "reflect_back", "reflect_blocks", "root")
+_KERNELS = kernels("jit_factor.eliminate_blocks log_determinants reflect_back reflect_blocks root", tiled=True)
 ORDER = 16  # up to which numbers one by one are quick enough for `cholesky`
 
 

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
 from ferro.cpu.thresholds import ADD_CHUNK, INDEX_LIST, TAKE_NARROW
 from ferro.native.thresholds import CHUNK
 from ferro.native.workers import helpers, run_parts, run_rows
 
+kernels(
+    "jit_gather_scatter.gather scatter scatter_add take add_slices gather_rows scatter_rows scatter_add_rows count_bins"
+)
 _PLACES = np.dtype(np.int64)
 _UNSIGNED = {_PLACES: np.dtype(np.uint64), np.dtype(np.int32): np.dtype(np.uint32)}
 WIDE, PARTS = (

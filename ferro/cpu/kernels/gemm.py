@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.blas_products import gemm as blas_gemm
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.tiles import COLUMNS, DTYPES, FEW, ROWS
 from ferro.cpu.thresholds import GEMM_LEAST, GEMM_LEAST_EACH, GEMM_LEAST_STACK, PRODUCT_CHUNK
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import helpers, run_rows
 
-_KERNELS = ("product_part",)
+_KERNELS = kernels("jit_gemm.product_part", tiled=True)
 _FEW_ROWS, _FEW_COLUMNS = 6, 16
 _BROAD = 8  # columns of tiles that can be shared
 

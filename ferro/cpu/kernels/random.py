@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.kernels.common import SMALL, has_kernel
-from ferro.native import readiness
-from ferro.native.kernel import tag_of
-from ferro.native.loader import SUPPORTED
-from ferro.native.readiness import get, ready_for
+from ferro.native.readiness import get, ready
 
 _WORDS = 625  # 624 of the state, and the place of the next one
 
@@ -33,19 +29,7 @@ def fill(name: str, state: Any, *args: Any) -> bool:
 
 def fill_whole(name: str, state: Any, *args: Any) -> bool:
     """The same for a row of int64."""
-    kernel = get(name)
-    if not (ready_for(kernel, (state, *args)) if args[-1].size >= SMALL else _at_hand(name)):
+    if not ready((name,), args[-1].dtype, args[-1].size >= SMALL):
         return False
-    kernel(state, *args)
+    get(name)(state, *args)
     return True
-
-
-_SIGNATURES = {"shuffle": "u4[1] i8[1]", "whole_numbers": "u4[1] i8 i8 b1 i8[1]"}
-
-
-@cache
-def _at_hand(name: str) -> bool:
-    """Whether there is machine code of one of these, without compiling any."""
-    if not SUPPORTED or readiness.MODE == "off":
-        return False
-    return readiness.MODE == "wait" or get(name).load(tag_of(_SIGNATURES[name]))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
 from ferro.cpu.kernels.tiles import DTYPES
 from ferro.cpu.thresholds import GRAIN, LSTM_CHUNK, LSTM_SHARED
@@ -39,7 +40,7 @@ def lstm(
     out: np.ndarray,
 ) -> bool:
     """All steps of an LSTM by one kernel, if there is one for them: h and c become the states after the steps."""
-    if len(h) * w.size >= LSTM_SHARED or gates.dtype not in DTYPES or not has_kernel(gates, "lstm"):
+    if len(h) * w.size >= LSTM_SHARED or gates.dtype not in DTYPES or not has_kernel(gates, *_LSTM):
         return False
     starts, ends = np.array([rows.start for rows in slices]), np.array([rows.stop for rows in slices])
     args = (0, len(h), starts, ends - starts, gates, contiguous(w), h, c, cells, out)
@@ -47,7 +48,8 @@ def lstm(
     return True
 
 
-_KERNELS = ("lstm_gates", "lstm_gates_vjp", "gru_gates", "gru_gates_vjp")
+_KERNELS = kernels("jit_recurrent.lstm_gates lstm_gates_vjp gru_gates gru_gates_vjp")
+_LSTM = kernels("jit_lstm.lstm", tiled=True)
 
 
 # -- NumPy's -----------------------------------------------------------------------------------------------------------

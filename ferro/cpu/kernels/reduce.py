@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous, has_kernel, share_rows
 from ferro.cpu.thresholds import SUM_FEW_TILES, SUM_GRAIN, SUM_LEAST, SUM_PIECE, SUM_TILE
 from ferro.native.readiness import ready
@@ -26,8 +27,8 @@ def has_extreme_kernel(x: np.ndarray) -> bool:
 
 _DOUBLE = np.dtype(np.float64)
 _REAL = (np.dtype(np.float32), _DOUBLE)
-_SUMS = ("sum_rows", "sum_columns", "square_rows", "square_columns")
-_EXTREMA = ("max_rows", "max_columns", "min_rows", "min_columns", "first_extreme_columns")
+_SUMS = kernels("jit_reduce.sum_rows sum_columns square_rows square_columns")
+_EXTREMA = kernels("jit_reduce.max_rows max_columns min_rows min_columns first_extreme_columns")
 
 
 def total(

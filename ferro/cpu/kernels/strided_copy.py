@@ -5,26 +5,35 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL
 from ferro.cpu.thresholds import COPY_CHUNK, COPY_LEAST, COPY_PLANS
 from ferro.native import readiness, workers
 
-_TRANSPOSED = ("transposed",)
+_COPY, _MOVE, _TRIANGLE = [kernels(f"jit_strided_copy.{name}") for name in ("transposed", "move", "triangle")]
 NUMBERS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}  # what elements of so many bytes are moved as
 
 
+def _turned(make: Make) -> Iterator[tuple]:
+    for n in (*sides(math.ceil(SMALL / 40)), 2 * GRAIN // 40):
+        yield (make(n, 40).T,)
+        yield (make(2, n, 40).swapaxes(1, 2),)
+
+
+@by_kernels(_COPY, _turned)
 def contiguous(x: np.ndarray) -> np.ndarray:
     """A C-ordered copy."""
     some = x.size >= SMALL and not x.flags.c_contiguous and x.itemsize in x.strides
     parts = _exchanged(x) if some else None
     if parts is not None and x.flags.aligned and not x.dtype.hasobject:
         number = NUMBERS.get(x.itemsize)
-        if number is not None and readiness.ready(_TRANSPOSED, number):
+        if number is not None and readiness.ready(_COPY, number):
             return _transposed(x, number, *parts)
     if x.size < COPY_LEAST:
         return np.array(x, order="C")
@@ -60,6 +69,14 @@ def _exchanged(x: np.ndarray) -> tuple[int, int] | None:
 # --- any view into any other -----------------------------------------------------------------------------------------
 
 
+def _pairs(make: Make) -> Iterator[tuple]:
+    for n in (*sides(COPY_LEAST // 64), 4 * COPY_LEAST // 64):
+        x = make(n, 64)
+        yield ((x, make(n, 128)[:, ::2]),)
+        yield (x[::-1, :30], make(30)), (x[::-1, 30:], 2.0)
+
+
+@by_kernels(_MOVE, _pairs)
 def assign(*pairs: tuple[np.ndarray, Any]) -> None:
     """For each pair of a view and what it is to hold (an array or a number, broadcast): target[...] = source.
 
@@ -77,7 +94,7 @@ def assign(*pairs: tuple[np.ndarray, Any]) -> None:
         _plan if len(pairs) <= COPY_PLANS else _plan.__wrapped__
     )  # (plans of many copies are large, and would be kept)
     plan = planned(kind, tuple(layouts)) if plain else None
-    parallel = None if plan is None else workers.fixed_parallel("move", _example)
+    parallel = None if plan is None else workers.parallel(_MOVE)
     if plan is not None and parallel is not None:
         words, fill, parts = plan
         words = words.copy()
@@ -112,7 +129,7 @@ def zeros(shape: tuple, dtype: Any) -> np.ndarray:
 def triangle(x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray | None:
     """x with zeros above (lower) or below a diagonal of its last two dimensions; None if no kernel can do it."""
     number = NUMBERS.get(x.itemsize)
-    if number is None or x.size < SMALL or x.dtype.hasobject or not readiness.ready(("triangle",), number):
+    if number is None or x.size < SMALL or x.dtype.hasobject or not readiness.ready(_TRIANGLE, number):
         return None
     x = x if x.flags.c_contiguous and x.flags.aligned else contiguous(x)
     m, n = x.shape[-2:]
@@ -181,10 +198,6 @@ def _words(size: int, shape: tuple, target: tuple, given: tuple, source: tuple) 
     pad = [0] * (4 - len(lengths))
     ones = [1] * len(pad)
     return [size, *ones, *lengths, *pad, *s, *pad, *t]
-
-
-def _example() -> tuple:
-    return 0, 1, 1, np.zeros(0, np.int64)
 
 
 def address(a: np.ndarray) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.tiles import COLUMNS, DTYPES
 from ferro.cpu.thresholds import PRODUCT_CHUNK, TRIANGLE_MOST
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
 
-_KERNELS = ("substitute", "exchange")
+_KERNELS = kernels("jit_linalg.substitute exchange", tiled=True)
 
 
 def ready(a: np.ndarray, b: np.ndarray) -> bool:

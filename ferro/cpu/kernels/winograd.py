@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.common import MOST_CHUNKS
 from ferro.cpu.thresholds import CONV_CHUNK, CONV_TOTALS, WINOGRAD_MANY, WINOGRAD_SHARED, WINOGRAD_STRIP
 from ferro.native import readiness
@@ -17,6 +18,8 @@ from ferro.native.workers import run_parts, run_rows
 
 Ints = tuple[int, ...]
 
+_KERNELS = kernels("jit_winograd.winograd winograd_taps")
+_BY_TAPS = kernels("jit_winograd_weight.winograd_by_taps")
 WINDOWS = 96  # that are multiplied at a time: they stay in the second cache
 SHARES = 4
 APART = 256  # windows at least that a chunk sums apart
@@ -41,14 +44,12 @@ def _pieces(height: int, width: int) -> int:
 
 def suits(x: np.ndarray, outputs: int, height: int, width: int) -> bool:
     """Whether `correlate` is quicker than a sum of shifted images, for results of this height and width."""
-    kernels = "winograd", "winograd_taps"
-    return pays(x.shape[0], x.shape[1], outputs, height, width) and readiness.ready(kernels, x.dtype)
+    return pays(x.shape[0], x.shape[1], outputs, height, width) and readiness.ready(_KERNELS, x.dtype)
 
 
 def suits_by_taps(x: np.ndarray, outputs: int, height: int, width: int) -> bool:
     """Whether `by_taps` is quicker than a sum of shifted images, for cotangents of this height and width."""
-    kernels = ("winograd_by_taps",)
-    return pays_by_taps(x.shape[0], x.shape[1], outputs, height, width) and readiness.ready(kernels, x.dtype)
+    return pays_by_taps(x.shape[0], x.shape[1], outputs, height, width) and readiness.ready(_BY_TAPS, x.dtype)
 
 
 def pays(batch: int, channels: int, outputs: int, height: int, width: int) -> bool:
