@@ -150,7 +150,7 @@ def share(parallel: Any, count: int, chunks: int, length: int, args: tuple, whol
     return parallel(pool.queue, count if count < chunks else chunks - 1, chunks, length, whole, span, *args) >= 0
 
 
-def parallel(names: tuple[str]) -> Any:
+def parallel(names: tuple[str, ...]) -> Any:
     """The parallel version of a kernel whose arguments are integers; None where it does not answer."""
     return get(f"{names[0]}.rows") if readiness.ready(names, _INTEGERS) else None
 
