@@ -26,7 +26,7 @@ from ferro.cpu.pointwise import power, where
 from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_LEAST
 from ferro.cpu.trace import once, trace
 from ferro.expressions import Symbol, conjugate
-from ferro.native import workers
+from ferro.native import readiness, workers
 from ferro.native.entries import fallback
 from ferro.native.thresholds import CHUNK, MOST_CHUNKS
 
@@ -325,7 +325,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     helpers = workers.helpers()
     if plan.count == 1 and not helpers and not plan.past:
         return None
-    parallel = workers.parallel(_PROGRAM)
+    parallel = readiness.parallel(_PROGRAM)
     if parallel is None:
         return None
     words = plan.words.copy()

@@ -37,7 +37,8 @@ if MODE != "off" and pages.refused():
 
 _lock = threading.RLock()
 # What was chosen, by the arguments of the functions that ask; it holds until the process ends.
-_chosen: dict[tuple[Any, ...], bool] = {}
+_chosen: dict[tuple[Any, ...], Any] = {}
+_INTEGERS = np.dtype(np.int64)
 # By kernel, and signature or beginning of a tag; set when it is answered.
 _requests: dict[tuple[str, str], threading.Event] = {}
 _compiler: CompilerProcess | None = None
@@ -64,6 +65,14 @@ def ready(names: tuple[str, ...], dtype: np.dtype, ask: bool = True) -> bool:
     """
     chosen = _chosen.get((names, dtype, ask))
     return _choose(names, dtype, ask) if chosen is None else chosen
+
+
+def parallel(names: tuple[str, ...]) -> Kernel | None:
+    """The parallel version of a kernel whose arguments are integers; None where it does not answer."""
+    found = _chosen.get(names)
+    if found is None:
+        found = _chosen[names] = ready(names, _INTEGERS) and get(f"{names[0]}.rows")
+    return found or None
 
 
 def _choose(names: tuple[str, ...], dtype: np.dtype, ask: bool) -> bool:

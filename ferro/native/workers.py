@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.native import cores, locks, readiness, threads
+from ferro.native import cores, locks, threads
 from ferro.native.readiness import get
 from ferro.native.thread_pool import _pool
 from ferro.native.work_queue import ASLEEP, CORES, GATHER, HALT, MEMBERS, QUEUE, SHARED, SIZE, THREADS
@@ -78,7 +78,6 @@ class _WorkerPool:
             member.join()
 
 
-_INTEGERS = np.dtype(np.int64)
 _made: _WorkerPool | None = None
 _lock = locks.new()
 
@@ -148,11 +147,6 @@ def share(parallel: Any, count: int, chunks: int, length: int, args: tuple, whol
     if pool.numbers[pool.asleep] or len(pool.members) < count:
         pool.gather(count)
     return parallel(pool.queue, count if count < chunks else chunks - 1, chunks, length, whole, span, *args) >= 0
-
-
-def parallel(names: tuple[str, ...]) -> Any:
-    """The parallel version of a kernel whose arguments are integers; None where it does not answer."""
-    return get(f"{names[0]}.rows") if readiness.ready(names, _INTEGERS) else None
 
 
 @contextmanager

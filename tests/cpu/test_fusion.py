@@ -19,7 +19,7 @@ def _ready(monkeypatch):
     before = threads.get_num_threads()
     threads.set_num_threads(2)
     monkeypatch.setattr(workers, "_MOST", 4)
-    workers.parallel(fusion._PROGRAM)
+    readiness.parallel(fusion._PROGRAM)
     readiness.finish()
     yield
     threads.set_num_threads(before)

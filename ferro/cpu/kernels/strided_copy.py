@@ -94,7 +94,7 @@ def assign(*pairs: tuple[np.ndarray, Any]) -> None:
         _plan if len(pairs) <= COPY_PLANS else _plan.__wrapped__
     )  # (plans of many copies are large, and would be kept)
     plan = planned(kind, tuple(layouts)) if plain else None
-    parallel = None if plan is None else workers.parallel(_MOVE)
+    parallel = None if plan is None else readiness.parallel(_MOVE)
     if plan is not None and parallel is not None:
         words, fill, parts = plan
         words = words.copy()
