@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import binding, ir
 from numba import extending, types
@@ -20,7 +19,8 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 
 from ferro.native import jit_arrays, jit_fields, jit_interpreter
-from ferro.native.jit import NO_WRAPPERS, device
+from ferro.native.jit import device
+from ferro.native.jit import kernel as as_kernel
 from ferro.native.jit_export import ENTRY, assembled, entry_type
 from ferro.native.jit_fields import from_python, load64, the_workers
 from ferro.native.jit_interpreter import call, release
@@ -129,10 +129,9 @@ def export(functions: dict[str, Any]) -> bytes:
     for symbol in SYMBOLS:
         binding.add_symbol(symbol, address(symbol))
     with global_compiler_lock:
-        made = [
-            numba.njit(_i64(_i64, _i64), error_model="numpy", **NO_WRAPPERS)(function)
-            for function in functions.values()
-        ]
+        made = [as_kernel(function) for function in functions.values()]
+        for function in made:
+            function.compile((_i64, _i64))
         compiled = [function.overloads[_i64, _i64] for function in made]
 
         def write_entries(context: Any, module: Any) -> None:
