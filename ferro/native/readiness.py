@@ -84,6 +84,9 @@ def _choose(names: tuple[str, ...], dtype: np.dtype, ask: bool) -> bool:
             missing = [name for name in names or (ALL,) if not _at_start(name, dtype)]
             for name in missing if ask else ():
                 _request("" if name == ALL else name, _begin(dtype))
+            if missing and ask:  # then the rest, entries and the recorder among it, which nothing else asks for
+                _request("", _begin(dtype))
+                _request("", ANY)
             found = not missing
         return _chosen.setdefault((names, dtype, ask), found)
 
@@ -101,6 +104,7 @@ def _begin(dtype: np.dtype) -> str:
 
 
 ALL = "all"  # a name that no kernel has: its file says that all kernels were made
+ANY = "any-"  # how the tags begin of machine code without arrays of floats, or for all of them: entries of elementwise functions
 
 
 def all_were_made(wanted: str) -> bool:
@@ -156,9 +160,10 @@ def as_if(mode: str) -> Iterator[None]:
 
 
 def finish() -> None:
-    """Wait for whatever has been asked for."""
-    for request in list(_requests.values()):
-        request.wait()
+    """Wait for the kernels that have been asked for by name."""
+    for (name, _), request in list(_requests.items()):
+        if name:
+            request.wait()
 
 
 def _answered(name: str, wanted: str) -> None:

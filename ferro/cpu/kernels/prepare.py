@@ -20,7 +20,7 @@ from ferro.native.readiness import get
 
 for function in DECLARED.values():  # so that their entries are known
     function_of(function)
-KINDS = ("f4-", "f8-", "any-")  # how the tags of all kernels begin
+KINDS = ("f4-", "f8-", readiness.ANY)  # how the tags of all kernels begin
 
 
 @cache
@@ -70,7 +70,7 @@ def compile_all(wanted: str, from_end: bool = False) -> Iterator[None]:
     tasks: list[Callable[[], Any]] = [partial(compile_for, name, wanted) for name in signatures()]
     kind = wanted.rstrip("-")
     files = [file for code, file in FILES.items() if code.partition(".")[0] == kind]
-    files += ELEMENTWISE.values() if kind == "any" else ()
+    files += ELEMENTWISE.values() if wanted == readiness.ANY else ()
     tasks += [file.make_missing for file in (*files, recorder.FILE)]
     for task in reversed(tasks) if from_end else tasks:
         task()
