@@ -4,7 +4,11 @@ of some numbers, of those that one kernel takes, and of those that are shared am
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +21,7 @@ from ferro.core.samples import ENTRIES, Arg, Sample
 from ferro.cpu.elementwise import into
 from ferro.cpu.kernels.loops import text_of
 from ferro.elementwise import DECLARED, Elementwise
-from tests.helpers import of_arrays
+from tests.helpers import ROOT, of_arrays
 
 SIZES = (12, 5003, 140_003)  # below all limits; alone; shared among threads
 TOLERANCE = {"float32": 4e-6, "float64": 1e-13}
@@ -154,13 +158,18 @@ def test_operations_and_two_derivatives_are_pytorchs(case: str, size: int, dtype
         (first,) = library.autograd.grad(out, t, u, create_graph=True)
         second = library.autograd.grad(first, (t, u), v, allow_unused=True)
         results.append([a if a is None else a.detach().numpy() for a in (out, first, *second)])
-    for found, expected in zip(*results, strict=True):
-        if found is None or expected is None:
-            assert not np.any(found if expected is None else expected)
-            continue
-        assert found.dtype == dtype
-        tolerance = 10 * TOLERANCE[dtype]
-        np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+    names = ("value", "first", "second", "second, by the cotangent")
+    wrong = [n for n, *pair in zip(names, *results, strict=True) if not agree(*pair, dtype)]
+    assert not wrong, f"wrong: {'; '.join(wrong)}"
+
+
+def agree(found: Any, expected: Any, dtype: str) -> bool:
+    if found is None or expected is None:
+        return not np.any(found if expected is None else expected)
+    tolerance = 10 * TOLERANCE[dtype]
+    return found.dtype == dtype and np.allclose(
+        found, expected, tolerance, tolerance * np.abs(expected).max(), equal_nan=True
+    )
 
 
 def test_the_cases_have_the_functions_that_matter() -> None:
@@ -169,6 +178,57 @@ def test_the_cases_have_the_functions_that_matter() -> None:
         f"nn.functional.{name}" for name in ("relu", "gelu", "silu", "mish", "softplus", "elu", "logsigmoid")
     } <= paths
     assert {"sigmoid", "tanh", "sin", "cos", "erf"} <= paths
+
+
+PLANTED = """
+import importlib.machinery, importlib.util, pathlib, sys
+
+NAME, FILE, OLD, NEW = {place}
+
+class Loader(importlib.machinery.SourceFileLoader):
+    def get_code(self, name):
+        text = pathlib.Path(FILE).read_text("utf-8")
+        assert text.count(OLD) == 1
+        return self.source_to_code(text.replace(OLD, NEW).encode(), FILE)
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        return importlib.util.spec_from_file_location(name, FILE, loader=Loader(name, FILE)) if name == NAME else None
+
+sys.meta_path.insert(0, Finder())
+"""
+SOFTPLUS = "test_operations_and_two_derivatives_are_pytorchs and nn.functional.softplus and not margin"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "wrong"),
+    [
+        ("xp.log1p(xp.exp(-abs(u)))) / beta", "xp.log1p(xp.exp(-abs(u)))) * (1.001 / beta)", "value"),
+        ("g * xp.sigmoid(near)", "1.001 * g * xp.sigmoid(near)", "first; second; second, by the cotangent"),
+    ],
+    ids=["formula", "slope"],
+)
+def test_an_error_in_softplus_is_found_at_every_size(
+    old: str, new: str, wrong: str, tmp_path: Path, torch: Any
+) -> None:
+    """The tests above are run on a softplus that is a thousandth off: each of them fails, and says what is wrong."""
+    place = ("ferro.ops.activations", str(ROOT / "ferro" / "ops" / "activations.py"), old, new)
+    (tmp_path / "planted.py").write_text(PLANTED.replace("{place}", repr(place)), "utf-8")
+    order = ["-p", "planted", "-q", "--tb=line", "-rf", "-k", SOFTPLUS, "tests/cpu/test_elementwise.py"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *order],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)]), "COLUMNS": "300"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    failed = [line for line in done.stdout.splitlines() if line.startswith("FAILED")]
+    samples = [case for case in cases() if case.startswith("nn.functional.softplus ")]
+    assert len(failed) == len(samples) * len(SIZES) * len(TOLERANCE) > 0, done.stdout[-2000:]
+    assert all(f"wrong: {wrong}" in line for line in failed), done.stdout[-2000:]
+    assert " passed" not in done.stdout
 
 
 # --- the printer ------------------------------------------------------------------------------------------------------
