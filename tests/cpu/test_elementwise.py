@@ -159,7 +159,7 @@ def test_operations_and_two_derivatives_are_pytorchs(case: str, size: int, dtype
         second = library.autograd.grad(first, (t, u), v, allow_unused=True)
         results.append([a if a is None else a.detach().numpy() for a in (out, first, *second)])
     names = ("value", "first", "second", "second, by the cotangent")
-    wrong = [n for n, *pair in zip(names, *results, strict=True) if not agree(*pair, dtype)]
+    wrong = [n for n, a, b in zip(names, *results, strict=True) if not agree(a, b, dtype)]
     assert not wrong, f"wrong: {'; '.join(wrong)}"
 
 
