@@ -100,7 +100,7 @@ def _at_start(name: str, dtype: np.dtype) -> bool:
 
 def _begin(dtype: np.dtype) -> str:
     """How the tags begin of machine code for arrays of a dtype; of kernels without arrays of floats for integers."""
-    return f"{dtype.str[1:]}-" if dtype.kind == "f" else "any-"
+    return f"{dtype.str[1:]}-" if dtype.kind == "f" else ANY
 
 
 ALL = "all"  # a name that no kernel has: its file says that all kernels were made
