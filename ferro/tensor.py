@@ -160,14 +160,23 @@ class Tensor(AutogradMethods, ConversionMethods, LayoutMethods, OperationMethods
 
     ndimension = dim
 
-    is_cuda = is_sparse = is_sparse_csr = is_quantized = is_meta = is_mps = is_nested = False
+    is_sparse = is_sparse_csr = is_quantized = is_meta = is_mps = is_nested = False
     is_mkldnn = is_mtia = is_vulkan = is_xla = is_xpu = is_ipu = is_maia = False
-    is_cpu = True
     name = None  # (PyTorch's tensors say so, too)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the data live on a GPU."""
+        return type(self._data) is not HOST and self.device.type == "cuda"
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the data live in the memory of the processor."""
+        return type(self._data) is HOST or self.device is CPU
 
     def get_device(self) -> int:
         """The number of the tensor's device: -1, the CPU has none."""
-        return -1
+        return -1 if type(self._data) is HOST else self.device.index or 0
 
     def is_distributed(self) -> bool:
         """Whether the tensor is a part of one that lies on several machines: never."""

@@ -252,8 +252,8 @@ def new_array(like: Any, shape: tuple, make: Any) -> Any:
 
 
 def as_array(x: Any, dtype: Any = None) -> Any:
-    """numpy.asarray, which leaves what is batched so."""
-    if type(x) is Batched:
+    """numpy.asarray, which leaves what is batched so, and arrays of other backends."""
+    if type(x) is Batched or (hasattr(x, "strides") and not isinstance(x, (np.ndarray, np.generic))):
         return x if dtype is None else x.astype(dtype, copy=False)
     return np.asarray(x, dtype)
 

@@ -74,10 +74,16 @@ def new_array(like: Any, shape: tuple, make: Any, *args: Any) -> Any:
     return beside(like, _new_batched(like, shape, lambda s: make(s, *args)))
 
 
+def is_writable(array: Any) -> bool:
+    """Whether an array may be written to: those of a backend that has no such mark may."""
+    return getattr(array.flags, "writeable", True)
+
+
 def device_of(array: Any) -> device:
     """The device on which an array lies."""
-    name = None if type(array) is HOST else getattr(xp_of(array), "device", None)
-    return CPU if name is None else device(name)
+    module = None if type(array) is HOST else xp_of(array)
+    name = getattr(module, "device", None)
+    return CPU if name is None else device(name, getattr(module, "index", None))
 
 
 def moved(array: Any, to: device) -> Any:

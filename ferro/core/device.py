@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -102,6 +103,8 @@ class device:
 
 CPU = device("cpu")
 DEVICE_BACKENDS: dict[str, Any] = {}  # the backends of other devices by their type, see core/backend.py
+# Backends that are loaded when their device is first named: functions that register one, or say why there is none.
+LAZY: dict[str, Callable[[], str | None]] = {}
 
 
 def set_default_device(device: Any) -> None:
@@ -135,9 +138,11 @@ def check(given: Any) -> device:
         return CPU
     d = device(given) if not isinstance(given, device) else given
     if d.type in ("cuda", "xpu"):
+        why = LAZY[d.type]() if d.type in LAZY else "this build of ferro computes on the CPU"
+        why = why or "what is asked for is made on the CPU only"
         raise NoDeviceError(
-            f"Torch not compiled with {d.type.upper()} enabled: device {str(d)!r} is not available: this build of ferro "
-            f"computes on the CPU. Ask {d.type}.is_available() first"
+            f"Torch not compiled with {d.type.upper()} enabled: device {str(d)!r} is not available: {why}. Ask "
+            f"{d.type}.is_available() first"
         )
     if d.type == "meta":
         raise RuntimeError(
@@ -153,4 +158,12 @@ def check(given: Any) -> device:
 def known(given: Any) -> device:
     """The device an argument names, which may be that of a registered backend; RuntimeError for any other."""
     d = device(given) if given is not None and not isinstance(given, device) else given
-    return d if d is not None and d.type in DEVICE_BACKENDS else check(d)
+    if d is None or d.type == "cpu":
+        return check(d)
+    if d.type not in DEVICE_BACKENDS and (d.type not in LAZY or LAZY[d.type]() is not None):
+        return check(d)
+    if d.index:
+        raise RuntimeError(
+            f"device {str(d)!r} is not available: ferro uses one GPU, {d.type}:0; CUDA_VISIBLE_DEVICES chooses which one that is"
+        )
+    return d

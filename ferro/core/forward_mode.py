@@ -226,7 +226,8 @@ def _transposed(op: Op, primals: tuple, tangents: list, moving: list, params: tu
         cotangents: list = []
         for i, out in enumerate(outs):
             usable = i not in op.nondiff_indices and out._data.dtype in INEXACT
-            cotangents.append(wrap(np.zeros(out._data.shape, out._data.dtype), LEAF) if usable else None)
+            zeros = backend.beside(out._data, np.zeros(out._data.shape, out._data.dtype)) if usable else None
+            cotangents.append(wrap(zeros, LEAF) if usable else None)
         g: Any = cotangents[0] if not op.multi else tuple(cotangents)
         if op.multi and op.lone is not None:
             g = cotangents[op.lone]

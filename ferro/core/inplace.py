@@ -258,13 +258,13 @@ def unrecorded(self: Any) -> bool:
             return (
                 not mode.special
                 and not mode.grad
-                and self._data.flags.writeable
+                and backend.is_writable(self._data)
                 and (self._counter is None or not self._counter.inference)
             )
     return (
         self._node is None
         and self._meta is None
-        and self._data.flags.writeable
+        and backend.is_writable(self._data)
         and (self._counter is None or not self._counter.inference)
     )
 
@@ -316,7 +316,7 @@ def check(self: Any, name: str, writes: bool = True, expanded: bool = False) -> 
             f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single "
             "memory location. Please clone() the tensor before performing the operation."
         )
-    if writes and not data.flags.writeable:
+    if writes and not backend.is_writable(data):
         raise RuntimeError(f"{name}: the tensor shares the memory of a read-only NumPy array; clone() it first")
     if writes and mode is not None and mode.observers:
         mode.observers[-1].writing(self)

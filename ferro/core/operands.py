@@ -56,7 +56,7 @@ def in_single(function: Any, x: Any) -> Any:
 
 def is_constant(t: Any) -> bool:
     """Whether a 0-d tensor stands for a Python number; such tensors are no business of the user's hooks."""
-    return isinstance(t, TensorBase) and t._node is None and not t._data.flags.writeable
+    return isinstance(t, TensorBase) and t._node is None and not backend.is_writable(t._data)
 
 
 NUMBERS = (int, float, complex, bool)

@@ -25,7 +25,7 @@ def count(x: Any) -> int:
 
 def is_sole(array: Any) -> bool:
     """In a function that was called with a local variable of its caller: whether that alone refers to the array's memory."""
-    return array.base is None and count(array) == SOLE and array.flags.writeable
+    return array.base is None and count(array) == SOLE and getattr(array.flags, "writeable", False)
 
 
 def is_shared(x: Any) -> bool:
@@ -35,7 +35,7 @@ def is_shared(x: Any) -> bool:
 
 def is_alone(array: Any) -> bool:
     """In the function whose local variable `array` is: whether that alone refers to its memory."""
-    return array.base is None and count(array) == SOLE_HERE and array.flags.writeable
+    return array.base is None and count(array) == SOLE_HERE and getattr(array.flags, "writeable", False)
 
 
 class _Holder:

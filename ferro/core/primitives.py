@@ -100,7 +100,7 @@ def write_view(base: Any, value: Any, steps: tuple) -> Any:
 
 
 def _writable(view: Any) -> Any:
-    if not view.flags.writeable:
+    if not backend.is_writable(view):
         view.flags.writeable = True
     return view
 

@@ -195,8 +195,14 @@ def _address(x: Any) -> int:
     return x.__array_interface__["data"][0]
 
 
+# By the type of another backend's arrays: functions of one that give its `geometry` and its `storage_bytes`.
+GEOMETRIES: dict[type, tuple[Any, Any]] = {}
+
+
 def geometry(x: Any) -> tuple[tuple, tuple, int]:
     """Shape, strides and offset in the storage of x, counted in elements."""
+    if type(x) in GEOMETRIES:
+        return GEOMETRIES[type(x)][0](x)
     if type(x) is not np.ndarray and hasattr(x, "geometry"):  # an array of another backend
         return x.geometry()
     size = x.dtype.itemsize
@@ -214,6 +220,8 @@ def geometry(x: Any) -> tuple[tuple, tuple, int]:
 
 def storage_bytes(x: Any) -> int:
     """The number of bytes of the storage of x."""
+    if type(x) in GEOMETRIES:
+        return GEOMETRIES[type(x)][1](x)
     if type(x) is not np.ndarray and hasattr(x, "storage_bytes"):
         return x.storage_bytes()
     root = memory_of(x)

@@ -1,13 +1,37 @@
-"""CUDA, which this build of ferro has not: the answers by which programs choose the CPU, and refusals in PyTorch's words."""
+"""CUDA: the device "cuda", whose arrays are CuPy's. CuPy is loaded when it is first used; without a GPU the answers are PyTorch's."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 from ferro import absent as _absent
+from ferro.core.device import LAZY
 from ferro.cuda import amp, nvtx
+from ferro.cuda.devices import (
+    absent,
+    current_device,
+    device_count,
+    empty_cache,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    init,
+    is_available,
+    is_bf16_supported,
+    is_initialized,
+    is_tf32_supported,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    set_device,
+    synchronize,
+)
+from ferro.cuda.loading import load
 from ferro.cuda.streams import (
     CUDAGraph,
     Event,
@@ -89,36 +113,6 @@ __all__ = [
 ]
 
 
-def is_available() -> bool:
-    """Whether there is a GPU that ferro can use: there is none.
-
-    >>> import ferro
-    >>> "cuda" if ferro.cuda.is_available() else "cpu"
-    'cpu'
-    """
-    return False
-
-
-def device_count() -> int:
-    """The number of GPUs: 0."""
-    return 0
-
-
-def is_initialized() -> bool:
-    """Whether a GPU has been used: none has."""
-    return False
-
-
-def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether a GPU computes with bfloat16: there is none. (The CPU does.)"""
-    return False
-
-
-def is_tf32_supported() -> bool:
-    """Whether a GPU multiplies float32 as TF32: there is none, and products are full float32."""
-    return False
-
-
 def get_arch_list() -> list[str]:
     """The architectures of GPUs that this build has code for: none."""
     return []
@@ -129,36 +123,36 @@ def get_gencode_flags() -> str:
     return ""
 
 
-# -------------------------------------------------------------------- of no GPU
+# -------------------------------------------------------------------- random numbers are the CPU's, brought to the GPU
 
 has_half = True
 default_generators: tuple[Any, ...] = ()
 
 
 def manual_seed(seed: int) -> None:
-    """Seeds the generator of the current GPU, of which there is none; the CPU's is `ferro.manual_seed`'s."""
+    """Changes nothing: numbers for a GPU are drawn by the CPU's generator, which `ferro.manual_seed` seeds."""
     int(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds the generators of all GPUs: none."""
+    """Changes nothing, as `manual_seed`."""
     int(seed)
 
 
 def seed() -> None:
-    """Seeds the generator of the current GPU at random: there is none."""
+    """Changes nothing: a GPU has no generator of its own."""
 
 
 def seed_all() -> None:
-    """Seeds the generators of all GPUs at random: none."""
+    """Changes nothing, as `seed`."""
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
-    """Sets the state of the generator of a GPU, of which there is none."""
+    """Changes nothing: a GPU has no generator of its own."""
 
 
 def set_rng_state_all(new_states: Any) -> None:
-    """Sets the states of the generators of all GPUs: none."""
+    """Changes nothing, as `set_rng_state`."""
 
 
 def get_rng_state_all() -> list[Any]:
@@ -166,40 +160,16 @@ def get_rng_state_all() -> list[Any]:
     return []
 
 
-def empty_cache() -> None:
-    """Gives back the memory of GPUs that is not used: none."""
-
-
-def memory_allocated(device: Any = None) -> int:
-    """The bytes of tensors on a GPU: 0."""
-    return 0
-
-
-def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that tensors took on a GPU: 0."""
-    return 0
-
-
-def memory_reserved(device: Any = None) -> int:
-    """The bytes of a GPU that the process holds: 0."""
-    return 0
-
-
-def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes of a GPU that the process held: 0."""
-    return 0
-
-
 def memory_cached(device: Any = None) -> int:
     """An old name of `memory_reserved`, which warns."""
     _old("memory_cached", "memory_reserved")
-    return 0
+    return memory_reserved(device)
 
 
 def max_memory_cached(device: Any = None) -> int:
     """An old name of `max_memory_reserved`, which warns."""
     _old("max_memory_cached", "max_memory_reserved")
-    return 0
+    return max_memory_reserved(device)
 
 
 def _old(name: str, new: str) -> None:
@@ -207,42 +177,22 @@ def _old(name: str, new: str) -> None:
     warnings.warn(text, FutureWarning, stacklevel=3)
 
 
-def memory_stats(device: Any = None) -> dict[str, Any]:
-    """What is known of the memory of a GPU: nothing."""
-    return {}
+# -------------------------------------------------------------------- not there yet
 
+current_stream, default_stream = absent("current_stream"), absent("default_stream")
+initial_seed, ipc_collect, reset_peak_memory_stats = map(
+    absent, ("initial_seed", "ipc_collect", "reset_peak_memory_stats")
+)
+get_rng_state, memory_snapshot, utilization = map(absent, ("get_rng_state", "memory_snapshot", "utilization"))
+reset_accumulated_memory_stats = absent("reset_accumulated_memory_stats")
+reset_max_memory_allocated = absent("reset_max_memory_allocated")
+reset_max_memory_cached = absent("reset_max_memory_cached")
+set_per_process_memory_fraction = absent("set_per_process_memory_fraction")
+get_per_process_memory_fraction = absent("get_per_process_memory_fraction")
+can_device_access_peer = absent("can_device_access_peer")
+get_sync_debug_mode, set_sync_debug_mode = absent("get_sync_debug_mode"), absent("set_sync_debug_mode")
 
-# -------------------------------------------------------------------- what needs a GPU
-
-
-def _refused(name: str) -> Callable[..., Any]:
-    """The function `name`, which needs a GPU: AssertionError, as of a build of PyTorch without CUDA."""
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise AssertionError(
-            f"Torch not compiled with CUDA enabled: cuda.{name}() needs a GPU, and ferro computes on the CPU only. Ask "
-            "cuda.is_available() first"
-        )
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "AssertionError: there is no GPU."
-    return refuse
-
-
-current_device, set_device = _refused("current_device"), _refused("set_device")
-current_stream, default_stream = _refused("current_stream"), _refused("default_stream")
-get_device_capability, get_device_name = _refused("get_device_capability"), _refused("get_device_name")
-get_device_properties, mem_get_info = _refused("get_device_properties"), _refused("mem_get_info")
-init, initial_seed, synchronize = _refused("init"), _refused("initial_seed"), _refused("synchronize")
-ipc_collect, reset_peak_memory_stats = _refused("ipc_collect"), _refused("reset_peak_memory_stats")
-get_rng_state, memory_summary = _refused("get_rng_state"), _refused("memory_summary")
-reset_accumulated_memory_stats = _refused("reset_accumulated_memory_stats")
-reset_max_memory_allocated = _refused("reset_max_memory_allocated")
-reset_max_memory_cached, memory_snapshot = _refused("reset_max_memory_cached"), _refused("memory_snapshot")
-set_per_process_memory_fraction = _refused("set_per_process_memory_fraction")
-get_per_process_memory_fraction = _refused("get_per_process_memory_fraction")
-can_device_access_peer, utilization = _refused("can_device_access_peer"), _refused("utilization")
-get_sync_debug_mode, set_sync_debug_mode = _refused("get_sync_debug_mode"), _refused("set_sync_debug_mode")
+LAZY["cuda"] = load
 
 globals().update(_TYPES)
 __all__ += list(_TYPES)

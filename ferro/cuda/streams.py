@@ -1,10 +1,11 @@
-"""Streams, events and the choice of a GPU, where there is none: PyTorch's classes raise when they are made, blocks of None run."""
+"""Streams, events and the choice of a GPU: classes of PyTorch's that raise when they are made, since they are not there yet."""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
 from ferro.core.device import device as _Device
+from ferro.cuda import driver
 
 __all__ = [
     "CUDAGraph",
@@ -26,21 +27,58 @@ class _NeedsGPU:
     """A class of PyTorch's that holds something of a GPU."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        if driver.available():
+            raise NotImplementedError(f"cuda.{cls.__name__} is not there yet: all work goes to CuPy's current stream")
         raise RuntimeError(
             f"Tried to instantiate dummy base class {cls.__name__}: torch.cuda.Stream requires CUDA support, and {_HINT}"
         )
 
 
 class Stream(_NeedsGPU):
-    """A queue of work for a GPU: RuntimeError when it is made."""
+    """A queue of work for a GPU: RuntimeError without one, NotImplementedError with one."""
 
 
 class ExternalStream(Stream):
     """A stream that another library has made: RuntimeError when it is made."""
 
 
-class Event(_NeedsGPU):
-    """A mark in a queue of work: RuntimeError when it is made. `time.perf_counter()` measures on the CPU."""
+class Event:
+    """A mark in the work of a GPU, with the time at which it was reached; RuntimeError without a GPU.
+
+    - `enable_timing` (bool, default False): whether `elapsed_time` may be asked
+    - `blocking`, `interprocess` (bool, default False): as in PyTorch; `interprocess` is not there
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not driver.available():
+            raise RuntimeError(
+                f"Tried to instantiate dummy base class Event: torch.cuda.Event requires CUDA support, and {_HINT}"
+            )
+        return object.__new__(cls)
+
+    def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        if interprocess:
+            raise NotImplementedError("cuda.Event: interprocess=True is not there")
+        self._timed = enable_timing
+        self._event = driver.cupy().cuda.Event(block=blocking, disable_timing=not enable_timing)
+
+    def record(self, stream: Any = None) -> None:
+        """Sets the mark behind all work that the GPU has been given."""
+        self._event.record()
+
+    def query(self) -> bool:
+        """Whether the GPU has reached the mark."""
+        return bool(self._event.done)
+
+    def synchronize(self) -> None:
+        """Waits until the GPU has reached the mark."""
+        self._event.synchronize()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """The milliseconds from this mark to another, both of which have been reached."""
+        if not (self._timed and end_event._timed):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        return float(driver.cupy().cuda.get_elapsed_time(self._event, end_event._event))
 
 
 class CUDAGraph(_NeedsGPU):
@@ -98,6 +136,8 @@ class device:
             self.idx = device
 
     def __enter__(self) -> None:
+        if self.idx == 0 and driver.available():
+            return
         if self.idx is None or self.idx >= 0:
             raise RuntimeError(f"PyTorch was compiled without CUDA support: {_HINT}")
 

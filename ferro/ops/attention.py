@@ -203,7 +203,8 @@ def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, caus
     where = backend.functional.where
     scores = (query * scale) @ key.transpose(-2, -1)
     if causal:
-        return softmax(where(wrap(np.tri(*scores._data.shape[-2:], dtype=bool)), scores, -math.inf), -1)
+        below = backend.beside(scores._data, np.tri(*scores._data.shape[-2:], dtype=bool))
+        return softmax(where(wrap(below), scores, -math.inf), -1)
     if mask is None:
         return softmax(scores, -1)
     if mask._data.dtype.kind == "b":

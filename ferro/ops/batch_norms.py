@@ -9,6 +9,7 @@ import numpy as np
 
 from ferro.batched.array import levels_of
 from ferro.batched.levels import ALIVE
+from ferro.core import backend
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import bump, wrap
@@ -71,7 +72,7 @@ def update_running(running: Tensor | None, value: Any, momentum: float) -> None:
     if running is not None:
         a = running._data
         announce(a)
-        np.copyto(a, a * (1 - momentum) + value.astype(a.dtype, copy=False) * momentum, casting="unsafe")
+        backend.xp_of(a).write_(a, a * (1 - momentum) + value.astype(a.dtype, copy=False) * momentum)
         bump(running, "batch_norm")
 
 
@@ -241,5 +242,5 @@ def native_batch_norm(
     out = batch_norm_by(input, running_mean, running_var, weight, bias, training, momentum, eps, found)
     mean, var = found
     if not training:
-        return out, wrap(np.zeros(0, mean.dtype)), wrap(np.zeros(0, mean.dtype))
-    return out, wrap(mean.copy()), wrap(1 / np.sqrt(var + eps))  # (backward reads the mean itself)
+        return out, *[wrap(backend.beside(mean, np.zeros(0, mean.dtype))) for _ in range(2)]
+    return out, wrap(mean.copy()), wrap(1 / backend.xp_of(var).sqrt(var + eps))  # (backward reads the mean itself)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import return_types
+from ferro.core import backend, return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into
 from ferro.core.base import wrap
@@ -249,7 +249,7 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any =
         result = (u, s, adjoint(vh))
     else:
         dtype, (m, n) = input._data.dtype, shape[-2:]
-        zeros = [wrap(np.zeros((*shape[:-2], k, k), dtype)) for k in (m, n)]
+        zeros = [wrap(backend.beside(input._data, np.zeros((*shape[:-2], k, k), dtype))) for k in (m, n)]
         result = (zeros[0], apply(SVDVALS, (input,), (recorded(input),)), zeros[1])
     return named("svd", return_types.svd, result, out)
 

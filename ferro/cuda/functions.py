@@ -1,0 +1,161 @@
+"""The array functions of a GPU, by the names of `ferro.cpu`: the `xp` of formulas where arrays are CuPy's.
+
+A name is looked for in this order: the functions of own files, the twins of the CPU's formulas (twins.py), and a refusal by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro import cpu, xp
+from ferro.core import backend
+from ferro.cpu import shape
+from ferro.cuda import kernels, layouts, own, own_images, own_linalg
+from ferro.cuda.driver import cupy
+from ferro.cuda.missing import named, refusal
+from ferro.cuda.twins import INSTEAD, twin
+from ferro.native.entries import fallback
+
+# Modules of `ferro.cpu` whose functions have twins; the others call what only a processor has.
+TWINS = frozenset(
+    [
+        "activations",
+        "attention",
+        "blocks",
+        "convolution",
+        "ctc",
+        "determinants",
+        "elementwise",
+        "embedding",
+        "grids",
+        "half",
+        "indexing",
+        "interpolation",
+        "joining",
+        "losses",
+        "masks",
+        "mean_pooling",
+        "normalisation",
+        "norms",
+        "order",
+        "pointwise",
+        "pooling",
+        "products",
+        "recurrent",
+        "reductions",
+        "scans",
+        "shape",
+        "softmax",
+        "special",
+        "steps",
+        "structure",
+    ]
+)
+# Functions of these modules that go beyond what CuPy has, each with what it would need.
+REFUSED = frozenset(
+    [
+        "airy_ai",
+        "airy_ai_prime",
+        "bessel_i_of_order",
+        "bessel_ie_of_order",
+        "bessel_j_of_order",
+        "chebyshev_polynomial_t",
+        "ctc_fwd",
+        "ctc_occupancy",
+        "ctc_vjp",
+        "gegenbauer",
+        "gegenbauer_pair",
+        "hermite_polynomial_h",
+        "hermite_polynomial_he",
+        "laguerre",
+        "spherical_j_of_order",
+    ]
+)
+# Functions of other modules that are formulas of those above.
+ALLOWED = frozenset(
+    [
+        "count_above",
+        "geqrf",
+        "householder_product",
+        "lstsq",
+        "matrix_exp",
+        "nuclear_norm",
+        "ormqr",
+        "polar_factor",
+        "pseudo_inverse",
+    ]
+)
+
+
+class Functions:
+    """The namespace; see the first lines of this file."""
+
+    device, index = "cuda", 0
+
+    @staticmethod
+    def from_host(array: Any) -> Any:
+        """A copy of a NumPy array on the GPU."""
+        return cupy().asarray(array)
+
+    @staticmethod
+    def to_host(array: Any) -> Any:
+        """A copy of an array of the GPU in NumPy's."""
+        return array.get()
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.__dict__, *OWN, *[name for name in dir(cpu) if not name.startswith("_")]} - LEFT)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or (name not in OWN and (not hasattr(cpu, name) or name in LEFT)):
+            raise AttributeError(name)
+        found = _made(name)
+        setattr(self, name, found)
+        return found
+
+
+OWN: dict[str, Any] = {
+    name: getattr(module, name) for module in (own, own_images, own_linalg, kernels) for name in module.__all__
+}
+# General forms, of steps that are functions here: better than the CPU's formulas, which begin with a look at the numbers.
+LEFT = frozenset(form.__name__ for form in xp.FORMS) - frozenset(OWN)
+
+
+def state(name: str) -> str:
+    """How a function of `ferro.cpu` is computed on a GPU: "own", "general", "twin" or "absent"."""
+    if name in OWN:
+        return "own"
+    if name in LEFT:
+        return "general"
+    module = str(getattr(fallback(getattr(cpu, name)), "__module__", ""))
+    known = module == "numpy" or (
+        module.startswith("ferro.cpu.") and module.removeprefix("ferro.cpu.").partition(".")[0] in TWINS
+    )
+    known |= module in ("ferro.cpu.kernels.strided_copy", "_operator")
+    known |= name in ALLOWED
+    return "twin" if known and name not in REFUSED else "absent"
+
+
+def _made(name: str) -> Any:
+    if name in OWN:
+        return named(name, OWN[name])
+    if state(name) == "absent":
+        return refusal(name)
+    given = getattr(cpu, name)
+    return given if name == "slice_get" else named(name, twin(given))
+
+
+for _name, _function in OWN.items():
+    _given = fallback(getattr(cpu, _name, None))
+    INSTEAD[f"{getattr(_given, '__module__', '')}.{getattr(_given, '__qualname__', _name)}"] = _function
+INSTEAD["ferro.cpu.linalg_spectral.threshold"] = own_linalg.threshold
+functions = Functions()
+layouts.MODULES["ferro.cpu"] = functions
+
+
+def register() -> None:
+    """Makes tensors on a device "cuda" possible; RuntimeError with what is missing."""
+    array = cupy().ndarray
+    if backend.module_of(array) is not None:
+        return
+    shape.GEOMETRIES[array] = (layouts.geometry, layouts.storage_bytes)
+    backend.register(array, functions)

@@ -1,0 +1,107 @@
+"""Where arrays of a GPU lie in its memory: views, copies, and what the formulas of `ferro.cpu` ask of memory."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ferro.cuda.driver import cupy
+
+ALL = slice(None)
+
+
+def is_half(x: Any) -> bool:
+    """Whether the numbers are 16-bit floats, whose functions are computed in float32."""
+    return x.dtype.itemsize == 2 and x.dtype.kind in "fV"
+
+
+def widened(x: Any) -> Any:
+    """An array of 16-bit floats as float32; anything else as it is."""
+    return x.astype(np.float32) if isinstance(x, cupy().ndarray) and is_half(x) else x
+
+
+def contiguous(x: Any) -> Any:
+    """A C-ordered copy."""
+    return x.copy("C")
+
+
+def copied(x: Any) -> Any:
+    """A copy with the same order of dimensions in memory."""
+    return x.copy("C") if 0 in x.strides else x.copy("K")
+
+
+def strided(x: Any, shape: tuple, strides: tuple, start: int = 0) -> Any:
+    """The memory that begins `start` bytes after the first element of x, under another shape and strides (in bytes)."""
+    return cupy().ndarray(shape, x.dtype, x.data + start, strides)
+
+
+def expand(x: Any, shape: tuple) -> Any:
+    """x broadcast to `shape` without a copy."""
+    return cupy().broadcast_to(x, shape)
+
+
+def address(x: Any) -> int:
+    """Where the elements of an array begin."""
+    return x.data.ptr
+
+
+def memory_of(x: Any) -> Any:
+    """The array that owns the memory x lies in."""
+    while x.base is not None:
+        x = x.base
+    return x
+
+
+def geometry(x: Any) -> tuple[tuple, tuple, int]:
+    """Shape, strides and offset in the storage of x, counted in elements; see `ferro.cpu.shape.geometry`."""
+    size = x.dtype.itemsize
+    strides = [s // size for s in x.strides]
+    if not x.size or 0 in strides:
+        step = 1
+        for d in range(x.ndim - 1, -1, -1):
+            if strides[d] == 0 and (not x.size or x.shape[d] == 1):
+                strides[d] = step
+            step = strides[d] * max(x.shape[d], 1)
+    return x.shape, tuple(strides), (address(x) - address(memory_of(x))) // size
+
+
+def storage_bytes(x: Any) -> int:
+    """The number of bytes of the storage of x."""
+    root = memory_of(x)
+    reach = sum([(n - 1) * abs(s) for n, s in zip(root.shape, root.strides, strict=True)])
+    return reach + root.itemsize if root.size else 0
+
+
+def memory_bytes(root: Any) -> Any:
+    """All bytes of the memory of an array that owns it, as an array that shares them."""
+    return cupy().ndarray((storage_bytes(root),), np.uint8, root.data)
+
+
+def method(name: str) -> Any:
+    """A method of arrays as a function: what NumPy's takes by position."""
+    return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
+
+
+def within(index: Any, size: int) -> bool:
+    """Whether all integers of an index are in [0, size)."""
+    return not index.size or bool(((index >= 0) & (index < size)).all())
+
+
+def _never(*args: Any) -> bool:
+    return False
+
+
+def _none(*args: Any) -> None:
+    return None
+
+
+# What modules of the CPU's kernels stand for in twins; functions.py enters the namespace for `ferro.cpu`.
+MODULES: dict[str, Any] = {
+    "ferro.cpu.kernels.gather_scatter": SimpleNamespace(fits=_never, line=_none, take=_none, within=within),
+    "ferro.cpu.kernels.conv": SimpleNamespace(ready=_never),
+    "ferro.cpu.kernels.attention": SimpleNamespace(),
+    "ferro.cpu.kernels.factor": SimpleNamespace(ready=_never, ORDER=0),
+    "ferro.cpu.kernels.triangle": SimpleNamespace(ready=_never),
+}

@@ -1,0 +1,216 @@
+"""Linear algebra of a GPU by CuPy's (cuBLAS, cuSOLVER): products, factors, systems of equations, transforms of Fourier."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.fourier import NORMS
+from ferro.cuda import layouts
+from ferro.cuda.driver import cupy
+from ferro.linalg_errors import accepted
+
+__all__ = ["addmm", "cholesky", "cholesky_ex", "det", "dot", "eigh_factors", "eigvalsh", "eigvalsh_kept", "fft_bins", "fft_c2c", "fft_c2r",
+           "fft_r2c", "inv", "inv_ex", "linear", "matmul", "mm", "mv", "outer", "qr_factors", "slogdet", "solve", "solve_lu", "solve_tri",
+           "svd_factors", "svdvals", "svdvals_kept"]  # fmt: skip
+
+
+# -- products: cuBLAS adds 16-bit floats in float32 by itself -----------------------------------------------------------------
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """The product of (stacks of) matrices, or of matrices and vectors, of one dtype; stacks are broadcast."""
+    return cupy().matmul(x, y)
+
+
+mm = mv = matmul
+
+
+def dot(x: Any, y: Any) -> Any:
+    """The sum of the products of the elements of two vectors, without conjugation."""
+    return cupy().matmul(x, y)
+
+
+def outer(x: Any, y: Any) -> Any:
+    """The products of every element of a vector with every element of another."""
+    return x[:, None] * y
+
+
+def linear(x: Any, w: Any, b: Any = None) -> Any:
+    """x wᵀ + b for x of any number of dimensions and a matrix w."""
+    rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), w.shape[1])
+    out = matmul(rows, w.T)
+    if b is not None:
+        out += b
+    return out if x.ndim == 2 else out.reshape(*x.shape[:-1], w.shape[0])
+
+
+def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
+    """beta c + alpha x y, where x y is any `matmul`; with beta 0, nan and inf in c do not count."""
+    if layouts.is_half(x):
+        return addmm(*map(layouts.widened, (c, x, y)), beta, alpha).astype(x.dtype)
+    out = matmul(x, y)
+    if alpha != 1:
+        out *= alpha
+    if beta != 0:
+        out += c if beta == 1 else c * beta
+    return out
+
+
+# -- factors -----------------------------------------------------------------------------------------------------------
+
+
+def _no_info(x: Any) -> Any:
+    return cupy().zeros(x.shape[:-2], np.int32)
+
+
+def cholesky_ex(x: Any) -> tuple:
+    """(L, info): A = L Lᴴ by the lower triangle of A; where there is none, info is the first minor that is not positive."""
+    if not x.size:
+        return x.copy(), _no_info(x)
+    lower = cupy().tril(x)
+    eye = cupy().eye(x.shape[-1], dtype=x.dtype)
+    whole = lower + cupy().tril(x, -1).conj().swapaxes(-1, -2)
+    whole = cupy().where(eye != 0, whole.real.astype(x.dtype), whole) if x.dtype.kind == "c" else whole
+    out = cupy().tril(cupy().linalg.cholesky(whole))
+    lost = ~cupy().isfinite(out.real.diagonal(0, -2, -1))
+    info = cupy().where(lost.any(-1), lost.argmax(-1) + 1, 0).astype(np.int32)
+    return out, info
+
+
+def cholesky(x: Any) -> Any:
+    """L with A = L Lᴴ by the lower triangle of A; Refused where there is none."""
+    out, info = cholesky_ex(x)
+    accepted(info.get())
+    return out
+
+
+def solve_lu(a: Any, b: Any, left: bool) -> tuple:
+    """(X, info, LU, pivots): A X = B or (left False) X A = B; the factors are not kept: None."""
+    if not left:
+        x, info, _, _ = solve_lu(a.swapaxes(-1, -2), b.swapaxes(-1, -2), True)
+        return cupy().ascontiguousarray(x.swapaxes(-1, -2)), info, None, None
+    batch, singular = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), _no_info(a)
+    if a.size:
+        singular = (cupy().linalg.slogdet(a)[0] == 0).astype(np.int32) * a.shape[-1]
+    if not a.size or not b.size:
+        return cupy().zeros((*batch, *b.shape[-2:]), b.dtype), singular, None, None
+    a, c = (cupy().ascontiguousarray(cupy().broadcast_to(m, (*batch, *m.shape[-2:]))) for m in (a, b))
+    return cupy().linalg.solve(a, c), singular, None, None
+
+
+def solve(a: Any, b: Any, left: bool) -> tuple:
+    """(X, LU, pivots) of `solve_lu`; Refused for a singular matrix."""
+    x, info, lu, pivots = solve_lu(a, b, left)
+    accepted(info.get())
+    return x, lu, pivots
+
+
+def inv_ex(x: Any) -> tuple:
+    """(A⁻¹, info)."""
+    eye = cupy().broadcast_to(cupy().eye(x.shape[-1], dtype=x.dtype), x.shape)
+    out, info, _, _ = solve_lu(x, eye, True)
+    return out, info
+
+
+def inv(x: Any) -> Any:
+    """A⁻¹; Refused for a singular matrix."""
+    out, info = inv_ex(x)
+    accepted(info.get())
+    return out
+
+
+def threshold(size: Any, atol: Any, rtol: Any) -> Any:
+    """max(atol, rtol times the largest of the sizes), in their dtype."""
+    largest = size.max(-1, keepdims=True) if size.shape[-1] else cupy().zeros((*size.shape[:-1], 1), size.dtype)
+    return cupy().maximum(cupy().asarray(atol), cupy().asarray(rtol) * largest).astype(size.dtype)
+
+
+def solve_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
+    """X with A X = B, or (left False) X A = B, where only one triangle of A is read (unit: nor its diagonal)."""
+    triangle = cupy().triu(a) if upper else cupy().tril(a)
+    if unit:
+        i = cupy().arange(a.shape[-1])
+        triangle[..., i, i] = 1
+    return solve_lu(triangle, b, left)[0]
+
+
+def det(x: Any) -> Any:
+    """The determinant."""
+    return cupy().linalg.det(x)
+
+
+def slogdet(x: Any) -> tuple:
+    """(det A / |det A|, ln |det A|, None, None); (0, -inf) for a singular matrix: no factors are kept."""
+    return *cupy().linalg.slogdet(x), None, None
+
+
+def qr_factors(x: Any, mode: str) -> tuple:
+    """(Q, R); mode: "reduced", "complete", or "r" for an empty Q."""
+    if mode == "r":
+        return cupy().zeros(0, x.dtype), cupy().linalg.qr(x, "r")
+    return tuple(cupy().linalg.qr(x, mode))
+
+
+def svd_factors(x: Any, full: bool) -> tuple:
+    """(U, S, Vᴴ) with X = U diag(S) Vᴴ; full: U and V are square."""
+    return tuple(cupy().linalg.svd(x, full))
+
+
+def svdvals(x: Any) -> Any:
+    """The singular values in descending order."""
+    return cupy().linalg.svd(x, compute_uv=False)
+
+
+def svdvals_kept(x: Any, keep: bool) -> tuple:
+    """(singular values, U, Vᴴ), the vectors None unless they are kept for the derivative."""
+    if not keep:
+        return svdvals(x), None, None
+    u, s, vh = svd_factors(x, False)
+    return s, u, vh
+
+
+def eigh_factors(x: Any, upper: bool) -> tuple:
+    """(eigenvalues, eigenvectors) of the Hermitian matrices of which one triangle is read; ascending."""
+    return tuple(cupy().linalg.eigh(x, "U" if upper else "L"))
+
+
+def eigvalsh(x: Any, upper: bool) -> Any:
+    """The eigenvalues of Hermitian matrices of which one triangle is read; ascending."""
+    return cupy().linalg.eigvalsh(x, "U" if upper else "L")
+
+
+def eigvalsh_kept(x: Any, upper: bool, keep: bool) -> tuple:
+    """(eigenvalues, eigenvectors), the vectors None unless they are kept for the derivative."""
+    return eigh_factors(x, upper) if keep else (eigvalsh(x, upper), None)
+
+
+# -- Fourier -----------------------------------------------------------------------------------------------------------
+
+
+def fft_c2c(x: Any, dims: tuple, scale: int, inverse: bool) -> Any:
+    """Σ_j x_j exp(∓2πi jk/n), times a scale, along every one of `dims`; + in the inverse transform."""
+    f = cupy().fft
+    return (f.ifftn if inverse else f.fftn)(x, axes=dims, norm=NORMS[inverse][scale])
+
+
+def fft_r2c(x: Any, dims: tuple, scale: int, inverse: bool) -> Any:
+    """fft_c2c of real numbers, of which the last of `dims` shows the bins 0 to n // 2: the others are conjugates."""
+    found = cupy().fft.rfftn(x, axes=dims, norm=NORMS[False][scale])
+    return found.conj() if inverse else found
+
+
+def fft_c2r(x: Any, dims: tuple, n: int, scale: int, inverse: bool) -> Any:
+    """The n real numbers, along the last of `dims`, whose bins 0 to n // 2 are given; what cannot be theirs is ignored."""
+    size = (*[x.shape[d] for d in dims[:-1]], n)
+    given, norm = (x, NORMS[True][scale]) if inverse else (x.conj(), ("forward", "ortho", "backward")[scale])
+    return cupy().fft.irfftn(given, size, dims, norm)
+
+
+def fft_bins(x: Any, dim: int, n: int, factor: float) -> Any:
+    """A copy of the bins 0 to n // 2 of n real numbers with those multiplied by `factor` that stand for two."""
+    out = x.copy()
+    out[(slice(None),) * dim + (slice(1, (n + 1) // 2),)] *= factor
+    return out

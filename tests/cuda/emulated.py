@@ -1,0 +1,104 @@
+"""Kernels of a GPU run on the processor: their C++ text compiled by g++ with a small header (emulation.h), one thread after the other.
+
+Many texts are compiled together and kept in a folder of the system for temporary files, by their content.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+COMPILER = shutil.which("g++")
+HEADER = Path(__file__).with_name("emulation.h")
+_SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off")
+_LIBRARIES: dict[str, ctypes.CDLL] = {}
+
+
+def _mark(text: str) -> str:
+    return "k" + hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _wrapped(text: str) -> str:
+    """A text in a namespace of its own, with functions that run its kernels over a grid."""
+    mark = _mark(text)
+    inner = "\n".join([line for line in text.splitlines() if not line.startswith("#include")])
+    runs = []
+    for name, given in _SIGNATURE.findall(text):
+        words = [word.strip() for word in given.split(",")]
+        names = [word.rpartition("*")[2].strip() if "*" in word else word.split()[-1] for word in words]
+        runs.append(
+            f'extern "C" void {mark}_{name}(unsigned blocks, unsigned threads, {given}) '
+            f"{{ every_thread(blocks, threads, [&] {{ {name}({', '.join(names)}); }}); }}"
+        )
+    plain = inner.replace('extern "C" __global__', "static")
+    return f"namespace {mark} {{\n{plain}\n{chr(10).join(runs)}\n}}\n"
+
+
+def compiled(texts: list[str], *flags: str) -> ctypes.CDLL:
+    """The library of these kernels."""
+    assert COMPILER is not None
+    whole = HEADER.read_text() + "".join(map(_wrapped, dict.fromkeys(texts)))
+    name = hashlib.blake2b((whole + " ".join(flags)).encode(), digest_size=12).hexdigest()
+    place = Path(tempfile.gettempdir()) / f"ferro-emulated-{os.getuid()}" / f"{name}.so"
+    if not place.exists():
+        place.parent.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
+            source = Path(folder) / "kernels.cpp"
+            source.write_text(whole)
+            made = Path(folder) / "kernels.so"
+            done = subprocess.run(
+                [COMPILER, *_FLAGS, *flags, "-o", str(made), str(source)], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr[:4000]
+            made.replace(place)
+    found = ctypes.CDLL(str(place))
+    for text in texts:
+        _LIBRARIES[text] = found
+    return found
+
+
+class Kernel:
+    """A kernel by its text and name, called as CuPy's: with a grid, blocks and arguments."""
+
+    def __init__(self, text: str, name: str) -> None:
+        if text not in _LIBRARIES:
+            compiled([text])
+        self._run = getattr(_LIBRARIES[text], f"{_mark(text)}_{name}")
+        self._run.restype = None
+        self._words = [word.strip() for word in dict(_SIGNATURE.findall(text))[name].split(",")]
+
+    def __call__(self, grid: tuple, block: tuple, args: tuple) -> None:
+        assert len(args) == len(self._words), f"{len(args)} arguments for {self._words}"
+        given: list[Any] = [ctypes.c_uint(grid[0]), ctypes.c_uint(block[0])]
+        for word, value in zip(self._words, args, strict=True):
+            given.append(_argument(word, value))
+        self._run(*given)
+
+
+_NUMBERS = {
+    "place": (np.int64, ctypes.c_longlong),
+    "int": (np.int32, ctypes.c_int),
+    "double": (np.float64, ctypes.c_double),
+}
+_ARRAYS = {"float": "float32", "double": "float64", "__half": "float16", "__nv_bfloat16": "bfloat16", "place": "int64"}
+
+
+def _argument(word: str, value: Any) -> Any:
+    """An argument as C takes it: of the very type that the kernel names."""
+    if "*" in word:
+        kind = word.partition("*")[0].split()[-1]
+        assert value.dtype.name == _ARRAYS[kind], f"an array of {value.dtype} for {word}"
+        return ctypes.c_void_p(value.near.__array_interface__["data"][0] if value.size else 0)
+    numpy, c = _NUMBERS[word.split(maxsplit=1)[0]]
+    assert type(value) is numpy, f"{value!r} for {word}"
+    return c(value.item())

@@ -1,0 +1,79 @@
+"""Every name of CuPy that the backend uses is there in the CuPy that is installed, with the parameters that the stand-in knows."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro.cuda import numpy_by_cupy
+from tests.cuda.stand_in import NAMES
+from tests.cuda.write_names import found
+
+PACKAGE = Path(ferro.__file__).parent
+OWN = frozenset(numpy_by_cupy.OWN)
+# Names that formulas of twinned files use where the device has another function, or none.
+ELSEWHERE = frozenset(["nditer", "lib", "polynomial", "float16", "testing", "intp", "core"])
+
+
+def chains(tree: ast.AST, roots: tuple[str, ...]) -> Iterator[str]:
+    """What is asked of names: "linalg.qr" for ``cupy().linalg.qr`` or ``np.linalg.qr``."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute):
+            continue
+        parts, at = [node.attr], node.value
+        while isinstance(at, ast.Attribute):
+            parts.append(at.attr)
+            at = at.value
+        root = at.func if isinstance(at, ast.Call) and not at.args else at
+        if isinstance(root, ast.Name) and root.id in roots:
+            yield ".".join(reversed(parts))
+
+
+def used() -> set[str]:
+    """The functions of CuPy that the files of the backend name, and those that twins may."""
+    names = set()
+    for path in (PACKAGE / "cuda").glob("*.py"):
+        names |= set(chains(ast.parse(path.read_text()), ("cupy",)))
+    return {name for name in names if f"cupy.{name}" in NAMES}
+
+
+def test_the_list_has_what_the_backend_calls() -> None:
+    asked = set()
+    for path in (PACKAGE / "cuda").glob("*.py"):
+        asked |= set(chains(ast.parse(path.read_text()), ("cupy",)))
+    plain = {name for name in asked if name.split(".")[0] not in ("cuda", "lib", "linalg", "fft", "__version__")}
+    unknown = {name for name in plain if f"cupy.{name.split('.')[0]}" not in NAMES}
+    assert not unknown
+    assert {"matmul", "sum", "RawModule", "argsort", "linalg.cholesky", "fft.irfftn"} <= asked
+
+
+def test_names_are_those_of_the_installed_cupy() -> None:
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install cupy-cuda13x (no GPU is needed)")
+    if not hasattr(cupy, "_core"):
+        pytest.skip("this cupy is the stand-in")
+    for name in sorted(used()):
+        space, _, last = f"cupy.{name}".rpartition(".")
+        value = getattr(found(space), last)
+        want = NAMES[f"cupy.{name}"]
+        if want is not None:
+            have = [
+                ("*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else "") + p.name
+                for p in inspect.signature(value).parameters.values()
+            ]
+            assert set(want) <= set(have), f"{name}{have} has lost parameters of {want}"
+    special = importlib.import_module("cupyx.scipy.special")
+    for name in ("erf", "erfc", "erfinv", "gammaln", "psi", "ndtr", "zeta", "i0", "j0"):
+        assert callable(getattr(special, name))
+
+
+def test_numpy_has_the_names_that_the_facade_takes_from_it() -> None:
+    for name in OWN:
+        assert hasattr(np, name), name
+    assert OWN.isdisjoint(ELSEWHERE)

@@ -1,0 +1,135 @@
+"""The CUDA text of elementwise formulas, compiled by g++ and run: it computes what the formulas compute, of any dtype and strides."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ferro
+from ferro.cuda import kernels, printer
+from ferro.elementwise import DECLARED
+from tests.cuda import emulated, stand_in
+from tests.helpers import of_arrays
+
+pytestmark = pytest.mark.skipif(emulated.COMPILER is None, reason="g++ is absent, which compiles the printed kernels")
+NAMES = sorted(name for name, made in DECLARED.items() if made.formula.__module__.startswith("ferro."))
+DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+TOLERANCE = {"float32": 3e-6, "float64": 1e-14, "float16": 2e-3, "bfloat16": 1.6e-2}
+SHAPES = [(1,), (7,), (255,), (256,), (257,), (1000,), (3, 5), (0, 4), (2, 3, 4)]
+
+
+def text_of(name: str, dtype: str) -> str:
+    """The kernels of a declared function."""
+    made = DECLARED[name]
+    return printer.text_of(name, made.formula, made.arrays, made.numbers, dtype)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_together() -> None:
+    """All texts by one run of the compiler."""
+    emulated.compiled([text_of(name, dtype) for name in NAMES for dtype in DTYPES])
+
+
+def arguments(name: str, rng: Any, shape: tuple, dtype: str) -> tuple[list, list]:
+    """Arrays and numbers between 0.1 and 0.9, which every function takes."""
+    made = DECLARED[name]
+    arrays = [rng.uniform(0.1, 0.9, shape).astype(DTYPES[dtype]) for _ in range(made.arrays)]
+    return arrays, [round(float(rng.uniform(0.2, 0.8)), 3) for _ in range(made.numbers)]
+
+
+def run(name: str, dtype: str, arrays: list, numbers: list) -> np.ndarray:
+    """The kernel over arrays of one shape."""
+    out = stand_in.there(np.full(arrays[0].shape, 3, DTYPES[dtype]))
+    kernel = emulated.Kernel(text_of(name, dtype), "flat")
+    given = [stand_in.there(np.ascontiguousarray(a)) for a in arrays]
+    kernel((3,), (32,), (np.int64(out.size), *given, *map(np.float64, numbers), out))
+    return out.near
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_compute_what_the_formulas_compute(name: str, dtype: str) -> None:
+    rng = np.random.default_rng(len(name))
+    for shape in SHAPES:
+        arrays, numbers = arguments(name, rng, shape, dtype)
+        wide = [a.astype(np.float64) for a in arrays]
+        want = of_arrays(name)(*wide, *numbers)
+        got = run(name, dtype, arrays, numbers).astype(np.float64)
+        scale = max(float(np.abs(want).max(initial=0)), 1.0)
+        np.testing.assert_allclose(got, want, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * scale, err_msg=str(shape))
+
+
+@pytest.mark.parametrize("name", ["softplus", "gelu_slope", "addcmul"])
+def test_nan_and_infinity_are_those_of_the_formula(name: str) -> None:
+    made = DECLARED[name]
+    odd = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -700.0])
+    arrays, numbers = [odd] * made.arrays, [1.5] * made.numbers
+    with np.errstate(all="ignore"):
+        want = of_arrays(name)(*arrays, *numbers)
+    np.testing.assert_allclose(run(name, "float64", arrays, numbers), want, rtol=1e-14)
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_one_launch_for_arrays_of_any_strides_and_broadcasting(dtype: str) -> None:
+    cupy = kernels.cupy()
+    rng = np.random.default_rng(3)
+    x, y = (cupy.asarray(rng.uniform(0.1, 0.9, (4, 6)).astype(DTYPES[dtype])) for _ in range(2))
+    pairs = [
+        (x, y),
+        (x.T, y.T),
+        (x[:, ::-1], y),
+        (x[::2], y[1::2]),
+        (x, y[:1]),
+        (x[:, :1], y[:1]),
+        (x, y[0, :1]),
+        (x[1], y[:, 2:3]),
+    ]
+    pairs += [(cupy.broadcast_to(x[:1], (4, 6)), y), (x[1:1], y[1:1]), (x[0, 0], y[0, 0])]
+    made = DECLARED["lerp"]
+    for a, b in pairs:
+        before = kernels.LAUNCHES["count"]
+        got = kernels.elementwise(made, a, b, 0.25)
+        assert kernels.LAUNCHES["count"] - before == (1 if got.size else 0)
+        wide_a, wide_b = a.get().astype(np.float64), b.get().astype(np.float64)
+        want = wide_a + (wide_b - wide_a) * 0.25
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got.get().astype(np.float64), want, rtol=TOLERANCE[dtype])
+
+
+@pytest.mark.usefixtures("cuda")
+def test_other_arguments_are_computed_step_by_step() -> None:
+    x = ferro.tensor([1, 2, 3]).to("cuda")
+    z = ferro.tensor([1 + 2j, 3 - 1j]).to("cuda")
+    before = kernels.LAUNCHES["count"]
+    assert ferro.sigmoid(z).device.type == "cuda"
+    assert ferro.add(x, x).tolist() == [2, 4, 6]
+    assert kernels.LAUNCHES["count"] == before
+
+
+def test_a_planted_fault_is_found() -> None:
+    """A wrong index and float16 without float arithmetic are seen by the comparison above."""
+    text = text_of("lerp", "float32")
+    wrong = text.replace("load(a1[i])", "load(a1[i > 0 ? i - 1 : 0])")
+    assert wrong != text
+    arrays, numbers = arguments("lerp", np.random.default_rng(0), (100,), "float32")
+    out = stand_in.there(np.zeros(100, np.float32))
+    given = [stand_in.there(a) for a in arrays]
+    emulated.Kernel(wrong, "flat")((2,), (32,), (np.int64(100), *given, np.float64(numbers[0]), out))
+    assert not np.allclose(out.near, of_arrays("lerp")(*arrays, *numbers), rtol=1e-5)
+
+
+def test_all_declared_functions_have_a_kernel_and_no_array_is_read_twice() -> None:
+    for name in NAMES:
+        flat = text_of(name, "float32").split("void strided")[0]
+        reads = re.findall(r"load\((a\d+)\[i\]\)", flat)
+        assert reads == [f"a{k}" for k in range(DECLARED[name].arrays)], name
+
+
+def test_a_formula_that_no_kernel_computes_is_refused_by_name() -> None:
+    with pytest.raises(printer.Unprintable, match="no kernel computes cumsum"):
+        printer.text_of("running", lambda xp, x: xp.cumsum(x), 1, 0, "float32")

@@ -1,0 +1,50 @@
+"""Writes cupy_names.txt, the names of CuPy that the stand-in has: ``python tests/cuda/write_names.py`` where CuPy is installed.
+
+One line for each name of a namespace, with its parameters where Python knows them. No GPU and no driver are needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent / "cupy_names.txt"
+SPACES = ("cupy", "cupy.ndarray", "cupy.linalg", "cupy.fft", "cupyx.scipy.special")
+
+
+def found(space: str) -> Any:
+    """A namespace by its dotted name."""
+    if space == "cupy.ndarray":
+        return importlib.import_module("cupy").ndarray
+    return importlib.import_module(space)
+
+
+def parameters(value: Any) -> str:
+    """The parameters of a function, without annotations and defaults; nothing where Python does not know them."""
+    try:
+        given = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):
+        return ""
+    marks = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return "(" + " ".join([marks.get(p.kind, "") + p.name for p in given]) + ")"
+
+
+def lines(space: str) -> Iterator[str]:
+    """The lines of a namespace."""
+    whole = found(space)
+    for name in sorted(dir(whole)):
+        if name.startswith("_"):
+            continue
+        value = getattr(whole, name, None)
+        if inspect.ismodule(value):
+            continue
+        yield f"{space}.{name}{parameters(value) if inspect.isfunction(value) else ''}"
+
+
+if __name__ == "__main__":
+    version = importlib.import_module("cupy").__version__
+    text = [f"# CuPy {version}"] + [line for space in SPACES for line in lines(space)]
+    HERE.write_text("\n".join(text) + "\n")
