@@ -12,7 +12,9 @@ from ferro.cuda import layouts
 from ferro.cuda.driver import cupy
 from ferro.cuda.twins import twin
 
-__all__ = ["amax", "amin", "argsort", "as_strided", "count_nonzero", "diagonal", "euclidean", "expand", "geometry", "in_one_pass", "is_within", "mean",
+__all__ = ["amax", "amin", "argsort", "as_strided", "count_nonzero", "diagonal", "euclidean", "expand", "geometry",
+           "in_one_pass", "is_within", "logical_and",
+           "logical_not", "logical_or", "logical_xor", "mean",
            "memory_bytes", "memory_of", "new_zeros", "ones_like", "prod", "std", "std_mean", "storage_bytes", "sum", "typed", "var",
            "var_mean", "windows", "zeros_like"]  # fmt: skip
 
@@ -180,6 +182,21 @@ def euclidean(x: Any, y: Any) -> Any:
     squares = (a * a).sum(-1, keepdims=True) + (b * b).sum(-1, keepdims=True).swapaxes(-1, -2)
     squares -= 2 * cupy().matmul(a, b.swapaxes(-1, -2))
     return cupy().sqrt(cupy().maximum(squares, 0)).astype(x.dtype)
+
+
+def _of_truths(name: str) -> Any:
+    """A logical function of numbers, complex ones too, by what they are true for."""
+
+    def function(*arrays: Any) -> Any:
+        return getattr(cupy(), name)(*[a if a.dtype.kind == "b" else a != 0 for a in arrays])
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+logical_and, logical_or, logical_xor, logical_not = map(
+    _of_truths, ("logical_and", "logical_or", "logical_xor", "logical_not")
+)
 
 
 def in_one_pass(formula: Any, *values: Any) -> Any:

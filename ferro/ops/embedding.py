@@ -245,7 +245,7 @@ def embedding_bag(
         return _bag_max(rows, bags, count)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
-    total = add_rows(rows, wrap(bags), count, None, False)
+    total = add_rows(rows, wrap(backend.beside(rows._data, bags)), count, None, False)
     if mode == "sum":
         return total
     sizes = np.maximum(np.bincount(bags, minlength=count), 1)

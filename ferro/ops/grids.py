@@ -349,7 +349,7 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: bool) -> Tens
         line = np.linspace(-1, 1, s) if s > 1 else np.zeros(s)
         lines.append(line if align_corners or not s else line * (s - 1) / s)
     places = np.stack([*np.meshgrid(*lines, indexing="ij")[::-1], np.ones(shape[2:])], -1)
-    base = wrap(places.reshape(-1, n + 1).astype(theta._data.dtype))
+    base = wrap(backend.beside(theta._data, places.reshape(-1, n + 1).astype(theta._data.dtype)))
     return matmul(base, theta.transpose(1, 2)).reshape(shape[0], *shape[2:], n)
 
 

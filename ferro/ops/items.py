@@ -71,10 +71,16 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     if index is None:
         return x
     try:
-        return apply(INDEX, (x, index), (dims,))
+        return apply(INDEX, (x, _beside(x, index)), (dims,))
     except IndexError:
         _check_bounds("index", x._data.shape, index._data, dims)
         raise
+
+
+def _beside(x: Any, index: Any) -> Any:
+    """An index, brought to the device of x if it lies on the processor's, as in PyTorch."""
+    given = backend.beside(x._data, index._data)
+    return index if given is index._data else wrap(given)
 
 
 INDEX = Op(
@@ -138,7 +144,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
         given = given.to(x.dtype)
     try:
         refuse_overlap("__setitem__", x, (index, given), itself=True)
-        record_write(x, "__setitem__", INDEX_PUT, (index, given), (dims, False), _write_put, PUT_EXPANDED)
+        record_write(x, "__setitem__", INDEX_PUT, (_beside(x, index), given), (dims, False), _write_put, PUT_EXPANDED)
     except IndexError:
         _check_bounds("index", x._data.shape, index._data, dims)
         raise

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import as_array, plain
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.arguments import many_dims, need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import wrap
@@ -204,7 +204,7 @@ def mean(
     dims = many_dims("masked.mean", input._data.ndim, dim)
     x, _, count = _counts("mean", input, mask, dims)
     total = reductions.sum(x, dims, bool(keepdim), dtype=want)
-    return total / wrap(count.reshape(total._data.shape))
+    return total / wrap(backend.beside(total._data, count.reshape(total._data.shape)))
 
 
 def var(
@@ -254,7 +254,7 @@ def _variance(name: str, x: Any, dim: Any, unbiased: Any, correction: Any, keepd
         want = dtypes.float32
     computed = want if want.category >= 2 else dtypes.float32
     filled, m, count = _counts(name, x, mask, dims)
-    average = reductions.sum(filled, dims, True, dtype=want) / wrap(count)
+    average = reductions.sum(filled, dims, True, dtype=want) / wrap(backend.beside(filled._data, count))
     away = filled - average
     total = reductions.sum(
         away * away.conj() if m is None else masks.masked_fill(away * away.conj(), wrap(~m), 0),
@@ -262,8 +262,9 @@ def _variance(name: str, x: Any, dim: Any, unbiased: Any, correction: Any, keepd
         bool(keepdim),
         dtype=computed,
     )
-    divisor = np.maximum(count - correction, 0).astype(computed.to_real().np).reshape(total._data.shape)
-    return cast(total / wrap(divisor), want.np)
+    count = backend.beside(total._data, count)
+    divisor = backend.xp_of(count).clamp(count - correction, 0, None).astype(computed.to_real().np)
+    return cast(total / wrap(divisor.reshape(total._data.shape)), want.np)
 
 
 # -- norms, exponentials -----------------------------------------------------------------------------------------------

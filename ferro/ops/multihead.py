@@ -243,7 +243,9 @@ def _longer(mask: Any) -> Any:
     """The mask for one more key, to which every query may attend."""
     if mask is None:
         return None
-    return backend.functional.cat([mask, wrap(np.zeros((*mask._data.shape[:-1], 1), mask._data.dtype))], -1)
+    return backend.functional.cat(
+        [mask, wrap(backend.beside(mask._data, np.zeros((*mask._data.shape[:-1], 1), mask._data.dtype)))], -1
+    )
 
 
 def _sample(**options: Any) -> Sample:

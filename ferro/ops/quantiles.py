@@ -134,7 +134,7 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> Any:
     if not isinstance(q, TensorBase):
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
-        return wrap(np.asarray(q, d))
+        return wrap(backend.beside(input._data, np.asarray(q, d)))
     if q._data.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor, got shape {list(q._data.shape)}")
     if q._data.dtype is not d:
