@@ -22,7 +22,7 @@ slice-isa-baseline: export FERRO_ISA := baseline
 # Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
 MOST_SKIPPED := 20
 
-.PHONY: help demo test test-slices test-pythons slow hostile opdb array-api docs site wheel bench lint format clean
+.PHONY: help demo test test-slices test-pythons slow hostile opdb array-api docs site wheel bench test-cuda bench-cuda lint format clean
 .PHONY: install-demo install-test install-lint install-docs $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
@@ -41,6 +41,8 @@ help:
 	@echo "make site     build the pages and the reference of all public names into build/site (a warning is an error)"
 	@echo "make wheel    build a wheel with compiled kernels into dist (a machine with AVX-512; minutes)"
 	@echo "make bench    time ferro beside torch"
+	@echo "make test-cuda   the tests of the device cuda on this machine's GPU, with CuPy, in the Python that PYTHON names"
+	@echo "make bench-cuda  time a few rows on it beside PyTorch CUDA"
 	@echo "make lint     ruff, pyright, codespell"
 	@echo "make format   let ruff mend and format the code"
 	@echo "make clean    remove .venv, caches and builds"
@@ -101,6 +103,13 @@ wheel: install-test
 
 bench: install-test
 	$(PY) bench/run.py
+
+# On a machine with a GPU: in the Python that has CuPy (and PyTorch CUDA) installed, which is not that of .venv.
+test-cuda:
+	FERRO_TEST_CUDA=1 FERRO_KERNELS=off $(PYTHON) -m pytest -q tests/cuda
+
+bench-cuda:
+	FERRO_KERNELS=off $(PYTHON) -m bench.cuda
 
 lint: install-lint
 	$(PY) -m ruff check .

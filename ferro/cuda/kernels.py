@@ -41,7 +41,7 @@ def _kernel(key: Any, name: str, formula: Callable, arrays: int, numbers: int, d
     try:
         text = text_of(name, formula, arrays, numbers, dtype)
     except Unprintable:
-        made = dict.fromkeys(("flat", "strided"))
+        made: dict[str, Any] = dict.fromkeys(("flat", "strided"))
     else:
         module = cupy().RawModule(code=text, options=("-std=c++17",))
         made = {each: module.get_function(each) for each in ("flat", "strided")}

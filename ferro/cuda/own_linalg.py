@@ -50,7 +50,7 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
 def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     """beta c + alpha x y, where x y is any `matmul`; with beta 0, nan and inf in c do not count."""
     if layouts.is_half(x):
-        return addmm(*map(layouts.widened, (c, x, y)), beta, alpha).astype(x.dtype)
+        return addmm(layouts.widened(c), layouts.widened(x), layouts.widened(y), beta, alpha).astype(x.dtype)
     out = matmul(x, y)
     if alpha != 1:
         out *= alpha

@@ -344,7 +344,7 @@ def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any
     return there(np.array(a.near if type(a) is Array else a, dtype, copy=type(a) is not Array or None, order=order))
 
 
-def _array(a: Any, dtype: Any = None, copy: Any = True, order: str = "K", **kwargs: Any) -> Any:
+def _array(a: Any, dtype: Any = None, copy: Any = True, order: Any = "K", **kwargs: Any) -> Any:
     if isinstance(a, (list, tuple)) and a and type(a[0]) is Array:
         return there(np.array([x.near for x in a], dtype, order=order))
     return there(np.array(a.near if type(a) is Array else a, dtype, order=order))
