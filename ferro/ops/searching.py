@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import plain
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.arguments import into, need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
@@ -108,7 +108,7 @@ def _arranged(name: str, edges: Any, order: Any) -> Any:
     numbers = plain(order)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= edges.shape[-1]):
         raise RuntimeError(f"{name}(): sorter index out of range: allowed are 0 to {edges.shape[-1] - 1}")
-    return np.take_along_axis(edges, order, -1)
+    return backend.xp_of(edges).gather(edges, edges.ndim - 1, order)
 
 
 def bucketize(

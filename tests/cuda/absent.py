@@ -29,7 +29,6 @@ ABSENT = frozenset(
         "pdist",
         "safe_where",
         "scatter_reduce",
-        "searchsorted",
         "sinc",
         "special.airy_ai",
         "special.bessel_j1",

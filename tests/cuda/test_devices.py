@@ -103,6 +103,38 @@ def test_a_convolutional_network_has_the_gradients_of_the_cpu() -> None:
         np.testing.assert_allclose(b, a, rtol=1e-9, atol=1e-11)
 
 
+LARGE = {
+    "softplus": lambda x, y: nn.functional.softplus(x),
+    "gelu": lambda x, y: nn.functional.gelu(x * y),
+    "elu": lambda x, y: nn.functional.elu(x) * y,
+    "chain": lambda x, y: (x * y).tanh() + x.sigmoid() * y - (x - y).exp(),
+    "where": lambda x, y: ferro.where(x > y, x * 2, y),
+    "used often": lambda x, y: x * x + x * y + x + x.square(),
+    "powers": lambda x, y: (x.square() + 1) ** 1.5 / (y.abs() + 1).sqrt(),
+    "softmax": lambda x, y: x.reshape(200, -1).softmax(-1) * y.reshape(200, -1),
+    "norm": lambda x, y: nn.functional.layer_norm(x.reshape(200, -1), (500,)) * y.reshape(200, -1),
+    "huber": lambda x, y: nn.functional.huber_loss(x, y, reduction="none"),
+}
+
+
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("name", LARGE)
+def test_large_arrays_stay_on_the_device(name: str) -> None:
+    """Of arrays from some size on the CPU takes other ways, which a GPU must not."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(100_000) for _ in range(2)]
+    found = []
+    for device in ("cpu", "cuda"):
+        x, y = (ferro.tensor(a).to(device).requires_grad_() for a in arrays)
+        out = LARGE[name](x, y)
+        one = ferro.autograd.grad(out.sum(), (x, y), retain_graph=True, allow_unused=True)
+        out.sum().backward()  # (the engine has a loop of its own where no inputs are named)
+        assert out.device.type == device
+        found.append([t for t in (out.detach(), *one, x.grad, y.grad) if t is not None])
+    for want, got in zip(*found, strict=True):
+        np.testing.assert_allclose(got.cpu().numpy(), want.numpy(), rtol=1e-9, atol=1e-11)
+
+
 @pytest.mark.usefixtures("cuda")
 def test_writes_in_place_are_recorded_and_gradients_share_no_memory() -> None:
     found = []
