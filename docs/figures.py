@@ -174,6 +174,11 @@ PARTS = (
         ("ferro/cpu/kernels/[!j]*.py", "ferro/cpu/kernels/__init__.py"),
         "which kernel, for which arrays",
     ),
+    Row(
+        "cuda",
+        ("ferro/cuda/*.py",),
+        "arrays of a GPU: twins of the CPU's formulas, printed kernels, PyTorch's questions",
+    ),
     Row("core", ("ferro/core/**/*.py",), "the tape and the engine"),
     Row("ops", ("ferro/ops/**/*.py",), "operations: formulas and samples"),
     Row("batched", ("ferro/batched/**/*.py",), "arrays for vmap"),

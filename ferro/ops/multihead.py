@@ -117,7 +117,7 @@ def multi_head_attention_forward(
         mask = _longer(mask)
     q, k, v = [_heads(x, num_heads, static) for x, static in ((q, None), (k, static_k), (v, static_v))]
     if add_zero_attn:
-        zero = wrap(np.zeros((batch, num_heads, 1, embed // num_heads), k._data.dtype))
+        zero = wrap(backend.beside(k._data, np.zeros((batch, num_heads, 1, embed // num_heads), k._data.dtype)))
         k, v, mask = F.cat([k, zero], 2), F.cat([v, zero], 2), _longer(mask)
     dropout_p = dropout_p if training else 0.0
     attention = None
@@ -233,7 +233,7 @@ def _added(label: str, mask: Tensor, query: Tensor) -> Tensor:
     """A boolean mask as one that is added: -inf where it is True."""
     dtype = mask._data.dtype
     if dtype.kind == "b":
-        return wrap(np.where(mask._data, -math.inf, 0).astype(query._data.dtype))
+        return wrap(backend.xp_of(mask._data).where(mask._data, -math.inf, 0.0).astype(query._data.dtype))
     if dtype not in INEXACT:
         raise AssertionError(f"{NAME}: only bool and floating types of {label} are supported, got {mask.dtype}")
     return mask

@@ -23,7 +23,6 @@ ABSENT = frozenset(
         "lu_unpack",
         "nn.functional.ctc_loss",
         "nn.functional.embedding_bag",
-        "nn.functional.multi_head_attention_forward",
         "nn.functional.multi_margin_loss",
         "nn.functional.multilabel_margin_loss",
         "pdist",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +72,16 @@ def test_names_are_those_of_the_installed_cupy() -> None:
     special = importlib.import_module("cupyx.scipy.special")
     for name in ("erf", "erfc", "erfinv", "gammaln", "psi", "ndtr", "zeta", "i0", "j0"):
         assert callable(getattr(special, name))
+
+
+def test_the_page_lists_what_is_absent() -> None:
+    spec = importlib.util.spec_from_file_location("cuda_table", PACKAGE.parent / "docs" / "cuda_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    text = table.PAGE.read_text("utf-8")
+    assert table.page(text) == text, "run python docs/cuda_table.py"
 
 
 def test_numpy_has_the_names_that_the_facade_takes_from_it() -> None:
