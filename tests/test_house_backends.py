@@ -22,7 +22,6 @@ ON_DATA: dict[str, int] = {
     "repeating": 1,
     "linear_entropy": 1,
     "mistakes": 1,
-    "multihead": 1,
     "max_pooling": 1,
     "storage": 1,
 }
