@@ -11,7 +11,8 @@ Where the memory is not the processor's, the module has a `device` (the device t
 0-d tensors are brought along where they meet others, and all else that meets must lie on one device.
 
 A module that looks at operations, not at the steps they are made of, has ``whole(op)``: the function of (arrays,
-parameters) that stands for the operation's forward. The graphs that are captured have it (ferro/graph/array.py).
+parameters) that stands for the operation's forward, and ``large_formulas(plan)``, the formulas for gradients that are large
+arrays. The graphs that are captured have both (ferro/graph/array.py).
 """
 
 from __future__ import annotations
@@ -99,6 +100,14 @@ def whole(xp: Any, op: Any) -> Any:
     """What a backend has in the place of an operation's forward function; None if that runs."""
     found = getattr(xp, "whole", None)
     return None if found is None else found(op)
+
+
+def large_formulas(xp: Any, plan: Any) -> tuple:
+    """The formulas of a plan for gradients that are large arrays of a backend."""
+    if xp is cpu:
+        return plan.large or plan.for_large()
+    found = getattr(xp, "large_formulas", None)
+    return plan.formulas if found is None else found(plan)
 
 
 def xp_beside(array: Any, saved: Any) -> Any:

@@ -75,7 +75,7 @@ class Plan:
         self.save = codegen.saver(op, self.names)
         self.short = _short(op, positions, bool(shapes), list(range(len(base), len(flat))))
         self.shapes = tuple(op.inputs.index(n.removesuffix("_shape")) for n in shapes)
-        self.kinds = tuple(_kind(op, n) for n in self.names)
+        self.kinds = tuple(kind_of(op, n) for n in self.names)
         self.keeps_out = any(k.startswith("array") for k in self.kinds)
         self.saves_inputs = tuple(
             op.inputs.index(n) for n, k in zip(self.names, self.kinds, strict=True) if k.startswith("tensor")
@@ -96,7 +96,7 @@ class Plan:
     def _for_small(self, formula: Any, otherwise: Callable) -> Callable:
         """The formula written out for small NumPy arrays, if it can be; otherwise as it is for any."""
         named = argument_names(formula)[2:]
-        kinds = [_kind(self.op, name) for name in named]
+        kinds = [kind_of(self.op, name) for name in named]
         if "needs" in kinds:
             return otherwise
         return codegen.generate(formula, kinds, list(map(self.names.index, named))) or otherwise
@@ -104,7 +104,7 @@ class Plan:
     def for_large(self) -> tuple:
         """The formulas of the short form of the engine's loop, for large arrays."""
         op = self.op
-        self.large = tuple([_bind_large(op, op.formulas[op.inputs[i]], self.names) for i in self.indices])
+        self.large = tuple([bind_large(op, op.formulas[op.inputs[i]], self.names) for i in self.indices])
         return self.large
 
 
@@ -141,7 +141,7 @@ def _bind(op: Any, formula: Any, names: tuple[str, ...], needs: tuple[bool, ...]
     The short forms are what the hot loop of backward spends its time in.
     """
     wanted = argument_names(formula)[2:]
-    kinds = [_kind(op, n) for n in wanted]
+    kinds = [kind_of(op, n) for n in wanted]
     where = [names.index(n) if n != "needs" else -1 for n in wanted]
     if not wanted:
         return lambda xp, g, node: formula(xp, g)
@@ -178,9 +178,9 @@ def for_large(forward: Callable, direct: Any) -> Callable:
     return function if fallback(direct) is direct else entry(function, direct.__name__)
 
 
-def _bind_large(op: Any, formula: Any, names: tuple[str, ...]) -> Callable:
+def bind_large(op: Any, formula: Any, names: tuple[str, ...]) -> Callable:
     """`_bind` for large arrays: the formula runs as a program if it can be one."""
-    entries = [(_kind(op, n), names.index(n)) for n in argument_names(formula)[2:]]
+    entries = [(kind_of(op, n), names.index(n)) for n in argument_names(formula)[2:]]
     plain = [kind == "plain" for kind, _ in entries]
     direct = codegen.direct(formula, 1 + plain.count(False), plain.count(True)) if plain == sorted(plain) else None
     if direct is not None:
@@ -204,7 +204,7 @@ def _of_steps(formula: Any) -> bool:
     return code is not None and len(code.co_code) > 50 and "once" not in code.co_names
 
 
-def _kind(op: Any, name: str) -> str:
+def kind_of(op: Any, name: str) -> str:
     if name == "needs":
         return "needs"
     if name in op.inputs:

@@ -1,8 +1,9 @@
 """Programs as graphs: captured from a function, printed, parsed, kept in files, differentiated, and replayed with eager's bits."""
 
 from ferro.graph.capture import capture
+from ferro.graph.differentiate import Gradient
 from ferro.graph.errors import CaptureError, GraphFormatError
 from ferro.graph.graph import Graph
 from ferro.graph.ir import Node, Value
 
-__all__ = ["CaptureError", "Graph", "GraphFormatError", "Node", "Value", "capture"]
+__all__ = ["CaptureError", "Gradient", "Graph", "GraphFormatError", "Node", "Value", "capture"]

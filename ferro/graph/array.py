@@ -16,7 +16,9 @@ import numpy as np
 from ferro import cpu
 from ferro.core import backend
 from ferro.core.op import Op
-from ferro.graph.functions import ARRAY, BINARY, CHECKS, COMPARED, METHODS, PARTS, UNARY, eager
+from ferro.core.plan import argument_names, kind_of
+from ferro.core.saved_values import saved_arrays
+from ferro.graph.functions import ARRAY, BINARY, CHECKS, COMPARED, METHODS, PARTS, UNARY, eager, gradient
 
 
 class Traced:
@@ -63,7 +65,7 @@ class Traced:
     tolist = __float__ = __int__ = __complex__ = __index__ = tobytes = __bool__ = __array__ = item
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("__") or not hasattr(np.ndarray, name):
             raise AttributeError(name)
         return self.recorder.refuse(f"the method {name}() of arrays is called outside of an operation")
 
@@ -173,6 +175,14 @@ for _name in PARTS:
     setattr(Traced, _name, property(_method(_name)))
 
 
+def _formula(plan: Any, by: str) -> Any:
+    op = plan.op
+    names = argument_names(op.formulas[by])[2:]
+    entries = [(kind_of(op, n), plan.names.index(n)) for n in names]
+    function = gradient(op, by)
+    return lambda xp, g, node: called(f"gradient.{op.name}.{by}", function, g, *saved_arrays(node, entries, ()))
+
+
 class Functions:
     """The module of functions of traced arrays: those of ferro.cpu, each noted as a node."""
 
@@ -184,6 +194,11 @@ class Functions:
         """An operation as one node."""
         function = eager(op)
         return lambda *args: called(op.name, function, *args, itself=False)
+
+    @staticmethod
+    def large_formulas(plan: Any) -> tuple:
+        """The formulas of a plan, each as one node."""
+        return tuple([_formula(plan, plan.op.inputs[i]) for i in plan.indices])
 
     @staticmethod
     def elementwise(function: Any, *values: Any) -> Any:

@@ -9,6 +9,7 @@ Each is the very function that eager calls. Of an operation that is the one whic
     array.add           an operator or method of arrays
     numpy.isfinite      a ufunc of NumPy's
     check.is_within     a question to the data that raises unless the answer is yes
+    gradient.tanh.x     the formula of the gradient by one input, of a gradient that is a large array: eager runs it as one program
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core.accumulate import add
+from ferro.core.base import wrap
 from ferro.core.op import OPS, Op
+from ferro.core.plan import argument_names, bind_large, kind_of
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.elementwise import DECLARED
 from ferro.graph.errors import GraphFormatError
@@ -98,6 +101,34 @@ CHECKS: dict[str, Callable] = {"is_within": _is_within}
 EFFECTS = frozenset(("array.setitem", "array.fill", "xp.sgd_step", "xp.adam_step", "xp.adam_update"))
 
 
+class _Saved:
+    """What a formula of a plan reads its values from."""
+
+    __slots__ = ("saved",)
+
+    def __init__(self, saved: tuple) -> None:
+        self.saved = saved
+
+
+def gradient(op: Op, name: str) -> Callable:
+    """The formula by the input `name`, as eager's engine runs it for large arrays: a function of (g, what the formula names...)."""
+    formula = op.formulas[name]
+    names = argument_names(formula)[2:]
+    bound = bind_large(op, formula, tuple(names))
+    kinds = [kind_of(op, n) for n in names]
+
+    def function(g: Any, *values: Any) -> Any:
+        return bound(cpu, g, _Saved(tuple([_as_saved(k, v) for k, v in zip(kinds, values, strict=True)])))
+
+    return function
+
+
+def _as_saved(kind: str, value: Any) -> Any:
+    if kind == "tensor":
+        return None if value is None else wrap(value)
+    return tuple(map(wrap, value)) if kind == "tensors" else value
+
+
 def is_effect(name: str) -> bool:
     """Whether a function writes into its first argument, or raises by the data: its node stays where it is."""
     return name in EFFECTS or name.startswith("check.") or (name.startswith("xp.") and name.endswith("_"))
@@ -122,6 +153,10 @@ def eager(op: Op) -> Callable:
 @cache
 def _known(name: str) -> Callable | None:
     space, _, rest = name.partition(".")
+    if space == "gradient":
+        op = OPS.get(rest.rpartition(".")[0])
+        by = rest.rpartition(".")[2]
+        return gradient(op, by) if op is not None and by in op.formulas else None
     if space == "xp":
         found = getattr(cpu, rest, None)
         return found if callable(found) and not isinstance(found, type) and not rest.startswith("_") else None

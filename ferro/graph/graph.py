@@ -10,13 +10,14 @@ import numpy as np
 from ferro.core.base import TensorBase, wrap
 from ferro.graph import files, interpreter, text
 from ferro.graph.compare import compared
+from ferro.graph.differentiate import Gradient, differentiate
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import BOUND, CONSTANT, Node, Value
 
 
 class Graph:
     """A program over arrays: `inputs`, values that are bound or constant, `nodes` in the order of the program, `outputs`,
-    and which of those have a gradient (`requires_grad`).
+    and of each output, whether it has a gradient (`histories`: "grad", "", or "foreign" where that is not the graph's).
 
     Made by `capture`, `differentiate`, `optimise` and `parse`. ``print(graph)`` shows it, one line for each value.
     """
@@ -27,10 +28,10 @@ class Graph:
         values: Sequence[Value],
         nodes: Sequence[Node],
         outputs: Sequence[Value],
-        requires_grad: Sequence[bool] | None = None,
+        histories: Sequence[str] | None = None,
     ) -> None:
         self.inputs, self.nodes, self.outputs = list(inputs), list(nodes), list(outputs)
-        self.requires_grad = [False] * len(self.outputs) if requires_grad is None else list(requires_grad)
+        self.histories = [""] * len(self.outputs) if histories is None else list(histories)
         self.bound = [v for v in values if v.kind == BOUND]
         self.constants = [v for v in values if v.kind == CONSTANT]
         for number, value in enumerate(self.values()):
@@ -84,6 +85,26 @@ class Graph:
                     raise GraphFormatError(f"the file lacks the constant {value}")
                 value.array = files.restored(value, raw[name])
         return graph
+
+    def differentiate(self, f: Any = None, wrt: Any = None) -> Gradient:
+        """The graph's derivative by reverse mode, as graphs; see Gradient.
+
+        - `f` (values, or numbers of outputs; default: all outputs with a gradient): what is differentiated
+        - `wrt` (values, bound tensors, or numbers of inputs, behind which the bound values count; default: all that required a gradient
+          when the graph was captured): by what
+
+        The gradients are eager's to the last bit. ValueError for what is not in the graph or has no gradient; NotImplementedError,
+        with the line, for a derivative that is missing, writes into memory and custom Functions.
+
+        Example::
+
+            >>> import ferro
+            >>> x = ferro.tensor([1.0, 2.0], requires_grad=True)
+            >>> gradient = ferro.graph.capture(lambda x: (x * x).sum(), x).differentiate()
+            >>> gradient.joint.interpret(x, ferro.tensor(1.0))
+            [tensor(5.), tensor([2., 4.])]
+        """
+        return differentiate(self, f, wrt)
 
     def interpret(self, *inputs: Any, on_node: Callable[[Node, list], None] | None = None) -> list:
         """Runs the graph node by node; returns its outputs as tensors.

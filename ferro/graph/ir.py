@@ -60,10 +60,22 @@ class Node:
     effect: it writes into memory, or may raise, so it stays where it is; `line` is where the program made the call, `module`
     the path of the innermost module it ran in; `of` says to which forward node a backward node belongs (a number). Of an
     operation, `mask` has the bits of those tensors through which eager would send a gradient, and `foreign` of
-    those whose history lies outside of the graph (a custom Function's).
+    those whose history lies outside of the graph (a custom Function's). `absent` has the bits of results that are None.
     """
 
-    __slots__ = ("args", "effect", "foreign", "function", "kwargs", "location", "mask", "module", "of", "outputs")
+    __slots__ = (
+        "absent",
+        "args",
+        "effect",
+        "foreign",
+        "function",
+        "kwargs",
+        "location",
+        "mask",
+        "module",
+        "of",
+        "outputs",
+    )
 
     def __init__(self, function: str, args: tuple, kwargs: dict | None = None, effect: bool = False) -> None:
         self.function, self.args, self.kwargs, self.effect = function, args, kwargs or {}, effect
@@ -71,7 +83,14 @@ class Node:
         self.location: Any = None  # a location of provenance.py, or its text
         self.module = ""
         self.of: int | None = None
-        self.mask = self.foreign = 0
+        self.mask = self.foreign = self.absent = 0
+
+    @property
+    def results(self) -> list[Value | None]:
+        """What the function gives: the outputs, and None where it gives None among others."""
+        made = iter(self.outputs)
+        count = len(self.outputs) + self.absent.bit_count()
+        return [None if self.absent >> i & 1 else next(made) for i in range(count)]
 
     @property
     def operands(self) -> list[Value]:

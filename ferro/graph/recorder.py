@@ -31,6 +31,7 @@ class Recorder:
         self.names = names or {}  # of modules, by identity
         self.external: dict[int, Any] = {}  # by the identity of traced arrays, the tensors that were there before
         self.seen: list | None = None
+        self.place: Node | None = None  # the forward node whose formulas run
 
     # -- refusals ------------------------------------------------------------------------------------------------------
 
@@ -83,9 +84,11 @@ class Recorder:
     def note(self, name: str, args: tuple, kwargs: dict, found: Any) -> Any:
         """Adds the node of a call that gave `found`; returns that with traced arrays in it."""
         node = Node(name, self.converted(args), {k: self.converted(v) for k, v in kwargs.items()}, is_effect(name))
-        node.location, node.of = caller(3), self.of
-        if self.names:
-            node.module = innermost(self.names)
+        if self.place is not None:
+            node.location, node.module, node.of = self.place.location, self.place.module, self.of
+        else:
+            node.location = caller(3)
+            node.module = innermost(self.names) if self.names else ""
         self.nodes.append(node)
         made = self._wrapped(node, found)
         if self.seen is not None:
@@ -104,6 +107,8 @@ class Recorder:
             return type(found)([self._wrapped(node, f) for f in found])
         if found is not None:
             self.refuse(f"'{node.function}' gives a {type(found).__name__}, which is no array")
+        if not is_effect(node.function):
+            node.absent |= 1 << (len(node.outputs) + node.absent.bit_count())
         return None
 
     def converted(self, arg: Any) -> Any:

@@ -28,7 +28,7 @@ _HEAD = re.compile(rf"(input|bound|constant) {_TYPE}( grad)?( written)?(?: (\"(?
 _OUTPUT = re.compile(_TYPE)
 _TEXT = r"\"(?:[^\"\\]|\\.)*\""
 _NODE = re.compile(
-    r"(?:((?:%\d+ \w+\[[^\]]*\](?:, )?)+) = )?([\w.]+)\((.*)\)( effect)?"
+    r"(?:((?:%\d+ \w+\[[^\]]*\](?:, )?)+) = )?([\w.]+)\((.*)\)( effect)?(?: without ([\d ]+))?"
     rf"(?: by ([\d ]+))?(?: not ([\d ]+))?(?: of (\d+))?(?:  # ({_TEXT}))?"
 )
 _VALUE = re.compile(r"""%(\d+)|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
@@ -47,7 +47,7 @@ def printed(graph: Any) -> str:
         lines.append(f"constant {_type(value)}{where} = {constant_text(value)}")
     lines += [_node(node) for node in graph.nodes]
     lines.append(
-        f"return {', '.join([f'{v!r} grad' if g else repr(v) for v, g in zip(graph.outputs, graph.requires_grad, strict=True)])}"
+        f"return {', '.join([f'{v!r} {h}'.strip() for v, h in zip(graph.outputs, graph.histories, strict=True)])}"
     )
     return "\n".join(lines)
 
@@ -98,7 +98,8 @@ def _node(node: Node) -> str:
     place = node.line + (f"; {node.module}" if node.module else "")
     line = f"{left} = " if left else ""
     line += f"{node.function}({', '.join(given)})"
-    line += (" effect" if node.effect else "") + _bits(" by ", node.mask) + _bits(" not ", node.foreign)
+    line += (" effect" if node.effect else "") + _bits(" without ", node.absent)
+    line += _bits(" by ", node.mask) + _bits(" not ", node.foreign)
     line += "" if node.of is None else f" of {node.of}"
     return line + (f"  # {json.dumps(place)}" if place else "")
 
@@ -111,7 +112,7 @@ def _bits(word: str, mask: int) -> str:
 
 
 def parsed(source: str, constants: dict[str, np.ndarray], make: Callable) -> Any:
-    """The graph of a text, as ``make(inputs, values, nodes, outputs, requires_grad)``; see Graph.parse."""
+    """The graph of a text, as ``make(inputs, values, nodes, outputs, histories)``; see Graph.parse."""
     if not isinstance(source, str):
         raise TypeError(f"parse: expected a text, got {type(source).__name__}")
     lines = source.strip("\n").split("\n")
@@ -127,7 +128,7 @@ def parsed(source: str, constants: dict[str, np.ndarray], make: Callable) -> Any
             raise GraphFormatError(f"line {number} cannot be read: {line[:80]!r} ({e})") from None
     if reader.outputs is None:
         raise GraphFormatError("the text ends before its last line, which begins with 'return'")
-    return make(reader.inputs, list(reader.values.values()), reader.nodes, reader.outputs, reader.requires_grad)
+    return make(reader.inputs, list(reader.values.values()), reader.nodes, reader.outputs, reader.histories)
 
 
 class _Reader:
@@ -139,7 +140,7 @@ class _Reader:
         self.inputs: list[Value] = []
         self.nodes: list[Node] = []
         self.outputs: list[Value] | None = None
-        self.requires_grad: list[bool] = []
+        self.histories: list[str] = []
 
     def line(self, line: str) -> None:
         """Reads one."""
@@ -147,8 +148,10 @@ class _Reader:
             raise GraphFormatError("something stands behind 'return'")
         if line.startswith("return"):
             names = [n for n in line.removeprefix("return").strip().split(", ") if n]
-            self.outputs = [self._known(n.removesuffix(" grad")) for n in names]
-            self.requires_grad = [n.endswith(" grad") for n in names]
+            self.outputs = [self._known(n.partition(" ")[0]) for n in names]
+            self.histories = [n.partition(" ")[2] for n in names]
+            if not {"", "grad", "foreign"}.issuperset(self.histories):
+                raise GraphFormatError(f"no line of a graph: {line[:80]!r}")
         elif (head := _HEAD.fullmatch(line)) is not None:
             self._head(*head.groups())
         elif (node := _NODE.fullmatch(line)) is not None:
@@ -214,7 +217,16 @@ class _Reader:
         return np.asarray(_number(text), value.dtype)
 
     def _node(
-        self, left: Any, function: str, given: str, effect: Any, by: Any, foreign: Any, of: Any, place: Any
+        self,
+        left: Any,
+        function: str,
+        given: str,
+        effect: Any,
+        without: Any,
+        by: Any,
+        foreign: Any,
+        of: Any,
+        place: Any,
     ) -> None:
         resolved(function)
         if bool(effect) is not is_effect(function):
@@ -231,7 +243,9 @@ class _Reader:
             value.node, value.index = node, len(node.outputs)
             node.outputs.append(value)
         node.of = None if of is None else int(of)
-        node.mask, node.foreign = [sum(1 << int(i) for i in (bits or "").split()) for bits in (by, foreign)]
+        node.absent, node.mask, node.foreign = [
+            sum(1 << min(int(i), 1000) for i in set((bits or "").split())) for bits in (without, by, foreign)
+        ]
         if place:
             node.location, _, node.module = json.loads(place).partition("; ")
         self.nodes.append(node)

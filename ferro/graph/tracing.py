@@ -17,7 +17,6 @@ import numpy as np
 from ferro.core import mode as _mode
 from ferro.core import random
 from ferro.core.base import TensorBase
-from ferro.core.history import history
 from ferro.core.operands import is_constant
 from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
@@ -104,7 +103,12 @@ class _Capture:
                 self._describe(value, value.tensor)
         for t, array in self.swapped:
             self._refuse_new_grad(t, array)
-        return self.inputs, recorder.values, recorder.nodes, outputs, [history(t) is not None for t in found]
+        return self.inputs, recorder.values, recorder.nodes, outputs, [self._history(t) for t in found]
+
+    def _history(self, t: Any) -> str:
+        """ "grad" or "foreign" for a result with a history, else ""."""
+        found = self.watch.history_of(t)
+        return "foreign" if found == "leaf" else found
 
     def _output(self, t: Any) -> Value:
         if not isinstance(t, TensorBase):

@@ -35,8 +35,9 @@ class Watch(Observer):
         made = node_of(op, result)
         if made is not None and len(nodes) > before and nodes[-1].function == op.name:
             node = nodes[-1]
-            node.mask = made.plan.mask
-            node.foreign = sum(1 << i for i in made.plan.indices if self._is_foreign(xs[i]))
+            kinds = {i: self.history_of(xs[i]) for i in made.plan.indices}
+            node.mask = sum(1 << i for i, kind in kinds.items() if kind != "leaf")
+            node.foreign = sum(1 << i for i, kind in kinds.items() if kind == "foreign")
             self.nodes[id(made)] = made, node
         return result
 
@@ -46,13 +47,22 @@ class Watch(Observer):
         if type(data) is HOST and not is_constant(tensor):
             tensor._data = Traced(data, self.recorder, self.recorder.constant(data))
 
-    def _is_foreign(self, x: Any) -> bool:
-        """Whether the history of a tensor is not what the graph says of its value."""
-        value, n = getattr(x._data, "value", None), history(x)
+    def history_of(self, x: Any) -> str:
+        """Whether the history of a tensor is what the graph says of its value ("grad"), or lies elsewhere ("foreign").
+
+        "leaf": the function made a leaf of it (`requires_grad_`), where gradients end; "": it has no history.
+        """
+        n = history(x)
+        if n is None:
+            return ""
+        value = getattr(x._data, "value", None)
+        before = self.recorder.external.get(id(x._data))
+        if before is not None and (before is x if n is LEAF else n is history(before)):
+            return "grad"
         if n is LEAF:
-            return value is not None and value.node is not None
+            return "leaf"
         known = self.nodes.get(id(n.node if type(n) is OutputRef else n))
-        return known is None or value is None or known[1] is not value.node
+        return "grad" if known is not None and value is not None and known[1] is value.node else "foreign"
 
     def backward(self, run: Any, node: Any, g: Any, rest: Any) -> list:
         """Runs the formulas of one node, which must have been recorded since the capture began."""
