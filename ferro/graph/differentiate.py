@@ -22,7 +22,7 @@ from ferro.graph.array import Traced, called, functions
 from ferro.graph.copies import alive, node_copy, value_copy
 from ferro.graph.formulas import gradients, outputs_of, stand_in, tensors_of
 from ferro.graph.functions import total
-from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, INPUT, Node, Value
+from ferro.graph.ir import BOUND, CAPTURED, COMPUTED, CONSTANT, FOREIGN, INPUT, OWN, Node, Value
 from ferro.graph.recorder import Recorder
 
 _FOREIGN = "a custom Function, or from another part of the tape that is not in the graph"
@@ -70,7 +70,7 @@ def differentiate(graph: Any, f: Any, wrt: Any) -> Gradient:
     _refuse_writes(graph)
     fs = _chosen_f(graph, f)
     for v, history in zip(graph.outputs, graph.histories, strict=True):
-        if history == "foreign" and v in fs:
+        if history == FOREIGN and v in fs:
             made = f"'{v.node.function}' at {v.node.line}" if v.node is not None else "an input"
             raise NotImplementedError(f"differentiate: f {v!r}, {made}, has its history from {_FOREIGN}")
     wrts = _chosen_wrt(graph, wrt)
@@ -278,12 +278,12 @@ def _assembled(graph: Any, fs: list, wrts: list, sweep: _Sweep, grads: list) -> 
     found = Gradient(completed)
     inputs = [made[v] for v in (*graph.inputs, *sweep.cotangents)]
     found.joint = make(
-        inputs, values, copies, [made[v] for v in (*graph.outputs, *own)], [*graph.histories, *[""] * len(own)]
+        inputs, values, copies, [made[v] for v in (*graph.outputs, *own)], [*graph.histories, *[OWN] * len(own)]
     )
-    places = {v: i for i, v in enumerate(dict.fromkeys(own))}
-    found.gradients = [None if g is None else places[g] for g in grads]
+    places = iter(range(len(own)))
+    found.gradients = [None if g is None else next(places) for g in grads]
     found.real_outputs = len(graph.outputs)
-    _split(graph, alive(nodes, own), list(places), sweep, found)
+    _split(graph, alive(nodes, own), own, sweep, found)
     found.cotangents = [graph.outputs.index(v) if v in graph.outputs else -1 for v in fs]
     return found
 
@@ -307,7 +307,7 @@ def _split(graph: Any, nodes: list[Node], own: list[Value], sweep: _Sweep, found
     copies: dict[Value, Value] = {}
     values = [copies.setdefault(v, value_copy(v)) for v in (*among, *graph.constants)]
     kept = [node_copy(n, copies) for n in graph.nodes]
-    more = [""] * (len(outputs) - len(graph.outputs))
+    more = [CAPTURED] * (len(outputs) - len(graph.outputs))
     found.forward = make(
         [copies[v] for v in graph.inputs], values, kept, [copies[v] for v in outputs], [*graph.histories, *more]
     )
@@ -315,4 +315,4 @@ def _split(graph: Any, nodes: list[Node], own: list[Value], sweep: _Sweep, found
     taken = list(copies.values())
     constants = [copies.setdefault(v, value_copy(v)) for v in read if v.kind == CONSTANT]
     kept = [node_copy(n, copies) for n in nodes]
-    found.backward = make(taken, constants, kept, [copies[v] for v in own])
+    found.backward = make(taken, constants, kept, [copies[v] for v in own], [OWN] * len(own))

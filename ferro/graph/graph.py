@@ -17,7 +17,8 @@ from ferro.graph.ir import BOUND, CONSTANT, Node, Value
 
 class Graph:
     """A program over arrays: `inputs`, values that are bound or constant, `nodes` in the order of the program, `outputs`,
-    and of each output, whether it has a gradient (`histories`: "grad", "", or "foreign" where that is not the graph's).
+    and of each output (`histories`) whether it has a gradient ("grad"), one that is not the graph's ("foreign"), none (""), is a
+    gradient itself, whose memory nothing else shows ("own"), or is what a `backward` takes ("captured").
 
     Made by `capture`, `differentiate`, `optimise` and `parse`. ``print(graph)`` shows it, one line for each value.
     """

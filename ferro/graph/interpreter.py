@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ferro import cpu
 from ferro.graph.functions import resolved
-from ferro.graph.ir import Node, Value, c_order, replaced
+from ferro.graph.ir import CAPTURED, OWN, Node, Value, c_order, replaced
 from ferro.linalg_errors import LinAlgError, Refused, raise_first
 
 
@@ -29,7 +30,23 @@ def run(graph: Any, arrays: list, on_node: Callable | None = None) -> list:
                 on_node(node, made)
             for value in last.get(i, ()):
                 held.pop(value, None)
-    return [held[v] for v in graph.outputs]
+    return _results(graph, [held[v] for v in graph.outputs], [held[v] for v in (*graph.inputs, *graph.bound)])
+
+
+def _results(graph: Any, found: list, given: list) -> list:
+    """The outputs: none shows the memory of a constant, and those that are to own theirs (gradients) share it with nothing."""
+    constants = [v.array for v in graph.constants if not v.written]
+    taken = {id(a) for a in given}
+    for i, (array, history) in enumerate(zip(found, graph.histories, strict=True)):
+        if history == OWN:
+            shared = array.base is not None or id(array) in taken
+        else:
+            near = constants if history != CAPTURED else ()
+            shared = any(array is c or (array.base is not None and np.may_share_memory(array, c)) for c in near)
+        if shared:
+            found[i] = cpu.copy(array)
+        taken.update((id(array), id(array.base)))
+    return found
 
 
 def _call(graph: Any, node: Node, held: dict[Value, Any]) -> list:

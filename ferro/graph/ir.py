@@ -14,6 +14,7 @@ from typing import Any
 from ferro.core.provenance import line_of
 
 INPUT, BOUND, CONSTANT, COMPUTED = "input", "bound", "constant", "computed"
+GRAD, FOREIGN, OWN, CAPTURED = "grad", "foreign", "own", "captured"  # what is said of outputs, see Graph
 
 
 class Value:

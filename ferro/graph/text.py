@@ -17,7 +17,7 @@ import numpy as np
 
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.functions import is_effect, resolved
-from ferro.graph.ir import COMPUTED, CONSTANT, INPUT, Node, Value
+from ferro.graph.ir import CAPTURED, COMPUTED, CONSTANT, FOREIGN, GRAD, INPUT, OWN, Node, Value
 from ferro.graph.literals import array_of, array_text, dtype_name, dtype_of, read, written
 
 VERSION = "ferro graph 1"
@@ -150,7 +150,7 @@ class _Reader:
             names = [n for n in line.removeprefix("return").strip().split(", ") if n]
             self.outputs = [self._known(n.partition(" ")[0]) for n in names]
             self.histories = [n.partition(" ")[2] for n in names]
-            if not {"", "grad", "foreign"}.issuperset(self.histories):
+            if not {"", GRAD, FOREIGN, OWN, CAPTURED}.issuperset(self.histories):
                 raise GraphFormatError(f"no line of a graph: {line[:80]!r}")
         elif (head := _HEAD.fullmatch(line)) is not None:
             self._head(*head.groups())

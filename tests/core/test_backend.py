@@ -179,6 +179,16 @@ def test_writes_in_place_are_recorded() -> None:
     assert found[0] == found[1]
 
 
+def test_gradients_that_are_large_arrays() -> None:
+    x = ferro.linspace(-2, 2, 1 << 16, dtype=ferro.float64)
+    found = []
+    for device in ("cpu", DEVICE):
+        y = x.to(device).requires_grad_()
+        (g,) = ferro.autograd.grad((y * y).tanh().sum(), y)  # two formulas of several steps
+        found.append(g)
+    agree(found[1], found[0], "gradient")
+
+
 def test_second_derivatives() -> None:
     found = []
     for device in ("cpu", DEVICE):

@@ -81,6 +81,20 @@ def test_contributions_are_added_in_eagers_order_in_one_node() -> None:
     assert "array.total" not in functions(capture(lambda x: (x * 3.0).sum(), x).differentiate().backward)
 
 
+def test_gradients_share_no_memory() -> None:
+    x, y = leaf(3), leaf(3, seed=1)
+    gradient = capture(lambda x, y: x + y, x, y).differentiate()
+    seed = ferro.ones(3)
+    _, a, b = gradient.joint.interpret(x, y, seed)
+    a.mul_(2)
+    b.mul_(5)
+    assert (a.tolist(), b.tolist(), seed.tolist()) == ([2.0] * 3, [5.0] * 3, [1.0] * 3)
+    spread = capture(lambda x: x.sum(), x).differentiate()
+    (g,) = spread.joint.interpret(x, ferro.tensor(1.0))[1:]
+    g[0] = 7.0
+    assert g.tolist() == [7.0, 1.0, 1.0]
+
+
 def test_an_f_that_feeds_another_adds_its_cotangent() -> None:
     x = leaf(3)
 
