@@ -57,6 +57,8 @@ def mm(x: Any, y: Any) -> Any:
             work <= BLAS_MATRIX and y.ndim == 2 and len(x) > 1 < y.shape[1] and dtype.kind == "f"
         ):
             return x.dot(y)
+        if y.ndim == 2 and x.shape[1] == len(y) == 1:
+            return outer(x[:, 0], y[0])
         return gemm(x, y)
     wide = widened(x, y)
     return x.dot(y) if wide is None else gemm(*wide).astype(x.dtype)
@@ -74,6 +76,7 @@ def _matrices(make: Make) -> Iterator[tuple]:
     for n in (each - 1, each):
         yield make(64, n, n), make(64, n, n)
     yield make(7, 300), make(300, 200)  # fewer rows than a tile has
+    yield make(sides(BLAS_VECTOR, 2)[1], 1), make(1, sides(BLAS_VECTOR, 2)[1])
     yield make(2000, 40), make(40, 5)  # and too few columns
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ferro.cpu.kernels.common import contiguous, is_half, widened
 from ferro.cpu.kernels.gemm import gemm
-from ferro.cpu.thresholds import BLAS_VECTOR, PRODUCT_SHARED
+from ferro.cpu.thresholds import BLAS_VECTOR, PRODUCT_CHUNK, PRODUCT_SHARED
 from ferro.native.blas import blas_single
 
 Slices = list[slice]
@@ -69,7 +69,7 @@ def turned(w: Any) -> Any:
 
 def times(a: Any, b: Any) -> Any:
     """a b for one step, under `blas_single`."""
-    return np.dot(a, b) if len(a) * b.size < PRODUCT_SHARED else gemm(a, b)
+    return np.dot(a, b) if len(a) * b.size < 2 * PRODUCT_CHUNK else gemm(a, b)
 
 
 def run_steps(slices: Slices, first: tuple, step: Callable[..., tuple]) -> list:

@@ -135,7 +135,7 @@ BLAS_MATRIX = 1 << 18
 # shown by: bench/run.py --rows 'linalg: matmul' --threads 2
 BLAS_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), ((1 << 24) + 1, 2))
 
-# multiplications: from here on a step of a recurrent layer is worth several threads of BLAS
+# multiplications: of a step of a recurrent layer of 16 sequences, up to which its weight is turned round for BLAS before the steps
 # shown by: bench/run.py --rows 'nn: (lstm|gru)' --threads 2
 PRODUCT_SHARED = 1 << 24
 
@@ -177,7 +177,7 @@ TRIANGLE_MOST = 512
 
 # multiplications: of a step of an LSTM, from which on they are worth several threads, and the kernel of all steps is not
 # shown by: bench/run.py --rows 'nn: lstm' --threads 2
-LSTM_SHARED = 1 << 22
+LSTM_SHARED = 1 << 25
 
 # multiplications: that a thread takes through all steps of an LSTM, some 40 us
 # shown by: bench/run.py --rows 'nn: lstm' --threads 2

@@ -406,7 +406,7 @@ def test_convolution_of_no_images():
 # --- pooling ---------------------------------------------------------------------------------------------------------
 
 IMAGES = [(5, 9, 21, 30), (3, 40, 50), (2, 8, 11, 9, 12)]
-WINDOWS = [(2, 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2)]  # kernel, stride, padding, dilation
+WINDOWS = [(2, 2, 0, 1), (2, 2, 0, 2), (3, 2, 1, 1), (3, 1, 1, 2), (4, 3, 2, 1)]  # kernel, stride, padding, dilation
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

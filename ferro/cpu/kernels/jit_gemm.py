@@ -29,6 +29,7 @@ _DEEP = 512  # steps of the inner dimension that are summed at a time
 _BROAD = 16  # tiles beside each other for which b is copied at a time
 _SEVERAL = 3  # tiles beside each other for which it pays to copy a where its columns are contiguous
 _GROUP = 4  # tiles for which rows of a are put together
+_PANELS = 1 << 14  # bytes of panels that stay in the first cache
 NEAR = 1 << 20  # bytes of b that stay in the second cache while they are read again and again
 
 
@@ -60,17 +61,21 @@ def turn_rows(number, source, step, rows, width, target):
 
 @device
 def tiles(number, a, rows, steps, panels, columns, c, start):
-    """c = a b (+ start) for an a whose rows are contiguous, (address, distance of rows), and a b that `turn_rows` has made."""
+    """c = a b (+ start) for an a whose rows are contiguous, (address, distance of rows), and a b that `turn_rows` has made.
+
+    All rows meet some panels, which stay in the first cache, before the next panels come.
+    """
     size = size_of(number)
-    wide = tile_columns(size)
-    count = -(-rows // ROWS)
-    for i in range(count):
-        row = i * rows // count
-        height, own = (i + 1) * rows // count - row, (a[0] + row * a[1], a[1], size)
-        for j in range(0, columns, wide):
-            shape, b = (height, min(wide, columns - j), steps), (panels + j * steps * size, VECTORS * BYTES)
-            first = start[0] + row * start[1] + j * size if start[0] else 0
-            tile(number, shape, own, b, (c[0] + row * c[1] + j * size, c[1]), (first, start[1]))
+    wide, panel = tile_columns(size), steps * VECTORS * BYTES
+    count, broad = -(-rows // ROWS), wide * max(1, _PANELS // max(panel, 1))
+    for q in range(0, columns, broad):
+        for i in range(count):
+            row = i * rows // count
+            height, own = (i + 1) * rows // count - row, (a[0] + row * a[1], a[1], size)
+            for j in range(q, min(q + broad, columns), wide):
+                shape, b = (height, min(wide, columns - j), steps), (panels + j * steps * size, VECTORS * BYTES)
+                first = start[0] + row * start[1] + j * size if start[0] else 0
+                tile(number, shape, own, b, (c[0] + row * c[1] + j * size, c[1]), (first, start[1]))
 
 
 @numba.njit(error_model="numpy", fastmath={"contract"})  # compiled once for all of a kernel's calls
