@@ -20,7 +20,7 @@ import numpy as np
 
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
-from ferro.cpu.kernels.strided_copy import address
+from ferro.cpu.kernels.strided_copy import address, contiguous
 from ferro.cpu.namespace import cpu
 from ferro.cpu.pointwise import power, where
 from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_LEAST
@@ -279,9 +279,13 @@ _ARRAY = _Array()
 
 
 @lru_cache(maxsize=4096)
-def _plan(formula: Callable, dtype: np.dtype, arguments: tuple, shapes: tuple[tuple[int, ...], ...]) -> _Plan | None:
-    """How to run a formula on arrays of these shapes; None if no program can do it."""
+def _plan(
+    formula: Callable, dtype: np.dtype, arguments: tuple, shapes: tuple[tuple[int, ...], ...], full: tuple
+) -> _Plan | None:
+    """How to run a formula on arrays of these shapes, or that repeat themselves up to some full ones; None if no program can."""
     like = max(shapes, key=math.prod)
+    if any(len(s) > len(like) or any(n not in (1, m) for n, m in zip(s[::-1], like[::-1], strict=False)) for s in full):
+        return None
     if dtype not in _TYPES or math.prod(like) < PROGRAM_LEAST:
         return None
     layout = _layout(like, shapes, dtype.itemsize)
@@ -292,11 +296,14 @@ def _plan(formula: Callable, dtype: np.dtype, arguments: tuple, shapes: tuple[tu
 def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     """formula(xp, *args) for large arrays and numbers; None if no program can do it.
 
-    Arrays must be C-contiguous and of one dtype. They have the shape of the largest, or fill its rows or columns, see
-    `_layout`, or hold a single number. `out` may be one of them.
+    Arrays must be of one dtype, and C-contiguous but for dimensions that repeat them, or are put in order, see `_in_order`.
+    They have the shape of the largest, or fill its rows or columns, see `_layout`, or hold a single number. `out` may be
+    one of them.
     """
     arguments, arrays, shapes = [], [], []
     dtype: Any = None
+    full: tuple = ()  # the shapes of arrays that repeat something
+    gaps = False
     for a in args:
         if type(a) is np.ndarray:
             if a.dtype is not dtype:
@@ -304,7 +311,9 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
                     return None
                 dtype = a.dtype
             if a.flags.num & _READABLE != _READABLE:
-                return None
+                full, once = (*full, a.shape), _once(a)
+                gaps = gaps or once is None
+                a = a if once is None else once
             arrays.append(a)
             shapes.append(a.shape)
             a = _ARRAY
@@ -312,7 +321,9 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     if not arrays:
         return None
     try:
-        plan = _plan(formula, dtype, tuple(arguments), tuple(shapes))
+        if gaps:
+            return None if out is not None else _in_order(formula, args, tuple(arguments))
+        plan = _plan(formula, dtype, tuple(arguments), tuple(shapes), full)
     except TypeError:  # a parameter that cannot be hashed
         return None
     if plan is None:
@@ -336,6 +347,51 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     plan.fill(words, plan.addresses, *map(address, arrays), address(out))
     workers.share(parallel, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
     return out
+
+
+def _once(x: np.ndarray) -> np.ndarray | None:
+    """What an array repeats along dimensions of stride 0, if that is C-contiguous; else None."""
+    if 0 not in x.strides or not x.size:
+        return None
+    found = x[tuple([_ONE if stride == 0 else _ALL for stride in x.strides])]
+    if found.flags.num & _READABLE != _READABLE:
+        return None
+    lead = next((d for d, n in enumerate(found.shape) if n > 1), x.ndim)
+    return found.reshape(found.shape[lead:])
+
+
+_ONE, _ALL = slice(0, 1), slice(None)
+
+
+def _in_order(formula: Callable, args: tuple, arguments: tuple) -> Any:
+    """`evaluate` for arrays whose dimensions lie in another order in memory: that of the first one that repeats nothing.
+
+    An operation that reads one array by rows and another by columns takes longer than a copy of that one, so there is one.
+    None if the first one has gaps, or no program does the formula.
+    """
+    given = [a for a in args if type(a) is np.ndarray]
+    shape, dtype = max(given, key=_size).shape, given[0].dtype
+    n = len(shape)
+    if dtype not in _TYPES or math.prod(shape) < PROGRAM_LEAST or any(a.ndim != n or a.dtype is not dtype for a in given):
+        return None
+    first = next((a for a in given if a.shape == shape and 0 not in a.strides), None)
+    if first is None or _program(formula, dtype, arguments) is None:
+        return None
+    order = sorted(range(n), key=lambda d: (-first.strides[d], d))
+    if not first.transpose(order).flags.c_contiguous:
+        return None
+    turned = [a.transpose(order) if type(a) is np.ndarray else a for a in args]
+    for k, a in enumerate(turned):
+        if type(a) is np.ndarray and not a.flags.c_contiguous and _once(a) is None:
+            if a.itemsize not in a.strides[:-1]:
+                return None  # its rows lie side by side, but for gaps
+            turned[k] = contiguous(a)
+    out = evaluate(formula, *turned)
+    return (formula(cpu, *turned) if out is None else out).transpose(sorted(range(n), key=order.__getitem__))
+
+
+def _size(x: np.ndarray) -> int:
+    return x.size
 
 
 def _layout(
