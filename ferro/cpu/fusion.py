@@ -23,7 +23,7 @@ from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.strided_copy import address, contiguous
 from ferro.cpu.namespace import cpu
 from ferro.cpu.pointwise import power, where
-from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_LEAST
+from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_BLOCK, STREAM_LEAST
 from ferro.cpu.trace import once, trace
 from ferro.expressions import Symbol, conjugate
 from ferro.native import readiness, workers
@@ -34,7 +34,7 @@ _BOOL = np.dtype(np.bool_)
 _TYPES = {np.dtype(np.float32), np.dtype(np.float64)}
 _READABLE = 0x101  # flags of arrays: C-contiguous and aligned
 _PROGRAM = kernels("jit_program.run_program")
-_HEAD, _PAST = 8, 4  # words of a program in front of the addresses; the one that says how the result is written
+_HEAD, _BLOCK, _PAST = 8, 3, 4  # words of a program in front of the addresses; those that say how the result is written
 
 
 # --- the inner loops of ufuncs ---------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class _Plan:
             self.rows,
             columns,
             size - (self.rows - 1) * columns,
-            PROGRAM_BLOCK,
+            STREAM_BLOCK // max(program.sizes) if self.past else PROGRAM_BLOCK,
             self.past,
             self.count,
             len(bases),
@@ -343,7 +343,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     if out is None:
         out = np.empty(plan.shape, plan.dtype)
     else:
-        words[_PAST] = 0  # it is read before, or has been
+        words[_BLOCK], words[_PAST] = PROGRAM_BLOCK, 0  # it is read before, or has been
     plan.fill(words, plan.addresses, *map(address, arrays), address(out))
     workers.share(parallel, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
     return out
