@@ -372,7 +372,11 @@ def _in_order(formula: Callable, args: tuple, arguments: tuple) -> Any:
     given = [a for a in args if type(a) is np.ndarray]
     shape, dtype = max(given, key=_size).shape, given[0].dtype
     n = len(shape)
-    if dtype not in _TYPES or math.prod(shape) < PROGRAM_LEAST or any(a.ndim != n or a.dtype is not dtype for a in given):
+    if (
+        dtype not in _TYPES
+        or math.prod(shape) < PROGRAM_LEAST
+        or any(a.ndim != n or a.dtype is not dtype for a in given)
+    ):
         return None
     first = next((a for a in given if a.shape == shape and 0 not in a.strides), None)
     if first is None or _program(formula, dtype, arguments) is None:
