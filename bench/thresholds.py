@@ -243,6 +243,7 @@ PARTS: dict[str, Callable[[], Callable[[], Any]]] = {
     "COPY_CHUNK": lambda: _copy(1 << 18),
     "MOST_CHUNKS": lambda: _program(1 << 21),
     "PROGRAM_BLOCK": lambda: _program(1 << 20),
+    "STREAM_BLOCK": lambda: _stream(1 << 27),
     "SUM_GRAIN": lambda: _sum(1 << 20),
 }
 

@@ -4,7 +4,6 @@
 LONG_FILES = {
     "batched/protocol.py": 429,
     "core/dtypes.py": 445,
-    "cpu/fusion.py": 408,
     "distributed/collectives.py": 406,
     "distributed/group.py": 414,
     "numpy_functions.py": 441,
@@ -28,7 +27,6 @@ LONG_FUNCTIONS = {
     "core/inplace.py:change": 46,
     "core/looped.py:_loop": 42,
     "core/op.py:Op.__init__": 60,
-    "cpu/fusion.py:evaluate": 42,
     "cpu/kernels/jit_joining.py:_entry": 62,
     "cpu/kernels/jit_small_conv.py:entries": 94,
     "cpu/kernels/jit_winograd.py:winograd": 62,

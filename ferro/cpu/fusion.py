@@ -8,167 +8,30 @@ gives. A formula that does anything else with its arrays is called as it is.
 
 from __future__ import annotations
 
-import ctypes
 import math
-import operator
 import struct
 from collections.abc import Callable, Iterator
-from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
-from ferro.cpu.kernels.strided_copy import address
+from ferro.cpu.kernels.strided_copy import address, contiguous
+from ferro.cpu.lowering import POWERS, CannotLower, Lowered, Value, loop_of, ufunc_of
 from ferro.cpu.namespace import cpu
-from ferro.cpu.pointwise import power, where
-from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_LEAST
-from ferro.cpu.trace import once, trace
-from ferro.expressions import Symbol, conjugate
+from ferro.cpu.pointwise import where
+from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_BLOCK, STREAM_LEAST
+from ferro.cpu.trace import trace
+from ferro.expressions import Symbol
 from ferro.native import readiness, workers
-from ferro.native.entries import fallback
 from ferro.native.thresholds import CHUNK, MOST_CHUNKS
 
-_BOOL = np.dtype(np.bool_)
 _TYPES = {np.dtype(np.float32), np.dtype(np.float64)}
 _READABLE = 0x101  # flags of arrays: C-contiguous and aligned
 _PROGRAM = kernels("jit_program.run_program")
-_HEAD, _PAST = 8, 4  # words of a program in front of the addresses; the one that says how the result is written
-
-
-# --- the inner loops of ufuncs ---------------------------------------------------------------------------------------
-
-
-class _Struct(ctypes.Structure):
-    """The head of PyUFuncObject, as numpy/ufuncobject.h declares it."""
-
-    _fields_ = (
-        ("head", ctypes.c_byte * object.__basicsize__),
-        ("nin", ctypes.c_int),
-        ("nout", ctypes.c_int),
-        ("nargs", ctypes.c_int),
-        ("identity", ctypes.c_int),
-        ("functions", ctypes.POINTER(ctypes.c_void_p)),
-        ("data", ctypes.POINTER(ctypes.c_void_p)),
-        ("ntypes", ctypes.c_int),
-        ("reserved", ctypes.c_int),
-        ("name", ctypes.c_char_p),
-        ("types", ctypes.POINTER(ctypes.c_byte)),
-    )
-
-
-@cache
-def _loop(ufunc: np.ufunc, codes: str) -> tuple[int, int] | None:
-    """The inner loop of a ufunc for operands and result of these types ("ff->f"), and its data: addresses.
-
-    None if there is no such loop, or the struct does not hold what Python says of the ufunc.
-    """
-    if codes not in ufunc.types:
-        return None
-    struct = _Struct.from_address(id(ufunc))
-    counts = (struct.nin, struct.nout, struct.nargs, struct.ntypes)
-    if counts != (ufunc.nin, ufunc.nout, ufunc.nargs, ufunc.ntypes) or struct.name != ufunc.__name__.encode():
-        return None
-    k = ufunc.types.index(codes)
-    wanted = [np.dtype(c).num for c in codes.replace("->", "")]
-    function = struct.functions[k]
-    if struct.types[k * ufunc.nargs : (k + 1) * ufunc.nargs] != wanted or not function:
-        return None
-    return function, (struct.data[k] or 0) if struct.data else 0
-
-
-# --- lowering --------------------------------------------------------------------------------------------------------
-
-_UFUNCS: dict[Any, np.ufunc] = {
-    operator.add: np.add,
-    operator.sub: np.subtract,
-    operator.mul: np.multiply,
-    operator.truediv: np.true_divide,
-    operator.neg: np.negative,
-    operator.abs: np.absolute,
-    operator.invert: np.logical_not,
-    operator.and_: np.logical_and,
-    operator.or_: np.logical_or,
-    operator.eq: np.equal,
-    operator.ne: np.not_equal,
-    operator.lt: np.less,
-    operator.le: np.less_equal,
-    operator.gt: np.greater,
-    operator.ge: np.greater_equal,
-}
-_POWERS = (operator.pow, power)
-
-
-class _CannotLower(Exception):
-    """A step of the expression has no inner loop."""
-
-
-class _Value(NamedTuple):
-    """A constant, an input or the result of a step, by its number, with its dtype."""
-
-    kind: str
-    number: int
-    dtype: np.dtype
-
-
-class _Lowered:
-    """An expression as a list of steps: its constants, and for each step an inner loop with what it is applied to."""
-
-    def __init__(self, expression: Symbol, inputs: list[Symbol], dtype: np.dtype) -> None:
-        self.dtype = dtype
-        self.constants: list[Any] = []
-        self.steps: list[tuple[tuple[int, int], np.dtype, tuple]] = []  # loop and data, dtype of the result, operands
-        self._values = {x: _Value("input", k, dtype) for k, x in enumerate(inputs)}
-        self.result = self._value(expression)
-
-    def _value(self, x: Any) -> _Value:
-        if type(x) in (int, float):
-            self.constants.append(x)
-            return _Value("constant", len(self.constants) - 1, self.dtype)
-        if not isinstance(x, Symbol):
-            raise _CannotLower
-        return self._values.get(x) or self._values.setdefault(x, self._step(x.function, x.operands))
-
-    def _step(self, function: Any, operands: tuple) -> _Value:
-        if function is conjugate:  # real numbers are their own conjugates
-            return self._value(operands[0])
-        if function is once:  # computed as a whole anyway
-            return self._value(trace(*operands))
-        if function in _POWERS:
-            x, exponent = operands
-            if type(exponent) in (int, float) and exponent == 2:
-                function, operands = operator.mul, (x, x)
-            elif isinstance(exponent, Symbol):
-                function = np.power
-            else:
-                raise _CannotLower
-        found = tuple(map(self._value, operands))
-        if function is where:
-            numbers = not any(isinstance(x, Symbol) for x in operands[1:])  # of which NumPy makes float64
-            if numbers or [value.dtype for value in found] != [_BOOL, self.dtype, self.dtype]:
-                raise _CannotLower
-            return self._note((0, self.dtype.itemsize), self.dtype, found)  # the one step that is no ufunc
-        ufunc = _ufunc(function)
-        if ufunc is None or ufunc.nin != len(found) or ufunc.nout != 1:
-            raise _CannotLower
-        codes = "".join([value.dtype.char for value in found])
-        result = next((t[-1] for t in ufunc.types if t[: len(codes)] == codes and t[len(codes) :][:2] == "->"), None)
-        loop = None if result is None else _loop(ufunc, f"{codes}->{result}")
-        if loop is None or result is None:
-            raise _CannotLower
-        return self._note(loop, np.dtype(result), found)
-
-    def _note(self, loop: tuple[int, int], result: np.dtype, operands: tuple[_Value, ...]) -> _Value:
-        self.steps.append((loop, result, operands))
-        return _Value("step", len(self.steps) - 1, result)
-
-
-def _ufunc(function: Any) -> np.ufunc | None:
-    """The ufunc that an array function is; None if it is none."""
-    function = fallback(_UFUNCS.get(function, function))
-    found = getattr(function, "ufunc", function)
-    return found if isinstance(found, np.ufunc) else None
+_HEAD, _BLOCK, _PAST = 8, 3, 4  # words of a program in front of the addresses; those that say how the result is written
 
 
 # --- programs --------------------------------------------------------------------------------------------------------
@@ -182,7 +45,7 @@ class _Program:
 
     __slots__ = ("codes", "constants", "count", "dtype", "inputs", "lines", "sizes")
 
-    def __init__(self, lowered: _Lowered, inputs: int) -> None:
+    def __init__(self, lowered: Lowered, inputs: int) -> None:
         dtype, steps = lowered.dtype, lowered.steps
         self.constants = np.array(lowered.constants, dtype)
         self.count, self.dtype, self.inputs = len(steps), lowered.result.dtype, inputs
@@ -206,7 +69,7 @@ class _Program:
             else:
                 target = len(sizes)
                 sizes.append(kind.itemsize)
-            slots[_Value("step", k, kind)] = target
+            slots[Value("step", k, kind)] = target
             self.lines += [*loop, len(places) + 1, *places, target, *[0] * (3 - len(places))]
 
 
@@ -233,7 +96,7 @@ class _Plan:
             self.rows,
             columns,
             size - (self.rows - 1) * columns,
-            PROGRAM_BLOCK,
+            STREAM_BLOCK // max(program.sizes) if self.past else PROGRAM_BLOCK,
             self.past,
             self.count,
             len(bases),
@@ -250,7 +113,7 @@ def _pair(program: _Program, columns: int, steps: list[tuple[int, int]]) -> tupl
         return None
     matrix = max((0, 1), key=steps.__getitem__)
     other = steps[1 - matrix]
-    found = next((n for u, n in OPERATIONS.items() if [*(_loop(u, program.codes) or ())] == program.lines[:2]), None)
+    found = next((n for u, n in OPERATIONS.items() if [*(loop_of(u, program.codes) or ())] == program.lines[:2]), None)
     if found is None or not any(other) or other == steps[matrix] or not all(steps[matrix]):
         return None
     return found[matrix], -columns if other[0] else columns, matrix
@@ -265,8 +128,8 @@ def _program(formula: Callable, dtype: np.dtype, arguments: tuple) -> _Program |
     if expression is None:
         return None
     try:
-        lowered = _Lowered(expression, inputs, dtype)
-    except _CannotLower:
+        lowered = Lowered(expression, inputs, dtype)
+    except CannotLower:
         return None
     return _Program(lowered, len(inputs)) if lowered.steps and lowered.result.kind == "step" else None
 
@@ -279,9 +142,13 @@ _ARRAY = _Array()
 
 
 @lru_cache(maxsize=4096)
-def _plan(formula: Callable, dtype: np.dtype, arguments: tuple, shapes: tuple[tuple[int, ...], ...]) -> _Plan | None:
-    """How to run a formula on arrays of these shapes; None if no program can do it."""
+def _plan(
+    formula: Callable, dtype: np.dtype, arguments: tuple, shapes: tuple[tuple[int, ...], ...], full: tuple
+) -> _Plan | None:
+    """How to run a formula on arrays of these shapes, or that repeat themselves up to some full ones; None if no program can."""
     like = max(shapes, key=math.prod)
+    if any(len(s) > len(like) or any(n not in (1, m) for n, m in zip(s[::-1], like[::-1], strict=False)) for s in full):
+        return None
     if dtype not in _TYPES or math.prod(like) < PROGRAM_LEAST:
         return None
     layout = _layout(like, shapes, dtype.itemsize)
@@ -292,27 +159,18 @@ def _plan(formula: Callable, dtype: np.dtype, arguments: tuple, shapes: tuple[tu
 def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     """formula(xp, *args) for large arrays and numbers; None if no program can do it.
 
-    Arrays must be C-contiguous and of one dtype. They have the shape of the largest, or fill its rows or columns, see
-    `_layout`, or hold a single number. `out` may be one of them.
+    Arrays must be of one dtype, and C-contiguous but for dimensions that repeat them, or are put in order, see `_in_order`.
+    They have the shape of the largest, or fill its rows or columns, see `_layout`, or hold a single number. `out` may be
+    one of them.
     """
-    arguments, arrays, shapes = [], [], []
-    dtype: Any = None
-    for a in args:
-        if type(a) is np.ndarray:
-            if a.dtype is not dtype:
-                if arrays:
-                    return None
-                dtype = a.dtype
-            if a.flags.num & _READABLE != _READABLE:
-                return None
-            arrays.append(a)
-            shapes.append(a.shape)
-            a = _ARRAY
-        arguments.append(a)
-    if not arrays:
+    read = _read(args)
+    if read is None:
         return None
+    arguments, arrays, full, gaps = read
     try:
-        plan = _plan(formula, dtype, tuple(arguments), tuple(shapes))
+        if gaps:
+            return None if out is not None else _in_order(formula, args, arguments)
+        plan = _plan(formula, arrays[0].dtype, arguments, tuple([a.shape for a in arrays]), full)
     except TypeError:  # a parameter that cannot be hashed
         return None
     if plan is None:
@@ -332,10 +190,81 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     if out is None:
         out = np.empty(plan.shape, plan.dtype)
     else:
-        words[_PAST] = 0  # it is read before, or has been
+        words[_BLOCK], words[_PAST] = PROGRAM_BLOCK, 0  # it is read before, or has been
     plan.fill(words, plan.addresses, *map(address, arrays), address(out))
     workers.share(parallel, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
     return out
+
+
+def _read(args: tuple) -> tuple[tuple, list, tuple, bool] | None:
+    """What `_plan` asks of arguments, and the arrays as programs read them: without what they repeat. None if their dtypes differ.
+
+    Then the shapes of arrays that repeat something, and whether there are others that are not C-contiguous.
+    """
+    arguments, arrays = [], []
+    full: tuple = ()
+    gaps = False
+    for a in args:
+        if type(a) is np.ndarray:
+            if arrays and a.dtype is not arrays[0].dtype:
+                return None
+            if a.flags.num & _READABLE != _READABLE:
+                full, once = (*full, a.shape), _once(a)
+                gaps = gaps or once is None
+                a = a if once is None else once
+            arrays.append(a)
+            a = _ARRAY
+        arguments.append(a)
+    return (tuple(arguments), arrays, full, gaps) if arrays else None
+
+
+def _once(x: np.ndarray) -> np.ndarray | None:
+    """What an array repeats along dimensions of stride 0, if that is C-contiguous; else None."""
+    if 0 not in x.strides or not x.size:
+        return None
+    found = x[tuple([_ONE if stride == 0 else _ALL for stride in x.strides])]
+    if found.flags.num & _READABLE != _READABLE:
+        return None
+    lead = next((d for d, n in enumerate(found.shape) if n > 1), x.ndim)
+    return found.reshape(found.shape[lead:])
+
+
+_ONE, _ALL = slice(0, 1), slice(None)
+
+
+def _in_order(formula: Callable, args: tuple, arguments: tuple) -> Any:
+    """`evaluate` for arrays whose dimensions lie in another order in memory: that of the first one that repeats nothing.
+
+    An operation that reads one array by rows and another by columns takes longer than a copy of that one, so there is one.
+    None if the first one has gaps, or no program does the formula.
+    """
+    given = [a for a in args if type(a) is np.ndarray]
+    shape, dtype = max(given, key=_size).shape, given[0].dtype
+    n = len(shape)
+    if (
+        dtype not in _TYPES
+        or math.prod(shape) < PROGRAM_LEAST
+        or any(a.ndim != n or a.dtype is not dtype for a in given)
+    ):
+        return None
+    first = next((a for a in given if a.shape == shape and 0 not in a.strides), None)
+    if first is None or _program(formula, dtype, arguments) is None:
+        return None
+    order = sorted(range(n), key=lambda d: (-first.strides[d], d))
+    if not first.transpose(order).flags.c_contiguous:
+        return None
+    turned = [a.transpose(order) if type(a) is np.ndarray else a for a in args]
+    for k, a in enumerate(turned):
+        if type(a) is np.ndarray and not a.flags.c_contiguous and _once(a) is None:
+            if a.itemsize not in a.strides[:-1]:
+                return None  # its rows lie side by side, but for gaps
+            turned[k] = contiguous(a)
+    out = evaluate(formula, *turned)
+    return (formula(cpu, *turned) if out is None else out).transpose(sorted(range(n), key=order.__getitem__))
+
+
+def _size(x: np.ndarray) -> int:
+    return x.size
 
 
 def _layout(
@@ -400,8 +329,8 @@ def is_call(formula: Callable) -> bool:
     """Whether a formula is known to be no program, whatever its arguments: it ends with a function that is no ufunc."""
     code = getattr(formula, "__code__", None)
     found = None if code is None else trace(formula, *[Symbol() for _ in range(code.co_argcount - 1)])
-    if found is None or found.function in _POWERS:
+    if found is None or found.function in POWERS:
         return False
     if found.function is where:
         return not any(isinstance(x, Symbol) and x.function for x in found.operands)
-    return _ufunc(found.function) is None
+    return ufunc_of(found.function) is None

@@ -123,14 +123,18 @@ def iterated(out: Any, arrays: list) -> Any:
             return moved(out, tuple([s // first.itemsize * width for s in first.strides]))
         if n in (4, 5) and all(a.transpose(channels_last_order(n)).flags.c_contiguous for a in arrays):
             return moved(out, strides_in(channels_last_order(n), shape, width))
-    operands = []
-    for a in arrays:
-        lead = n - a.ndim
-        operands.append(
-            (0,) * lead
-            + tuple([0 if k == 1 != m else abs(s) for k, m, s in zip(a.shape, shape[lead:], a.strides, strict=True)])
-        )
-    return moved(out, strides_in(_order(shape, tuple(operands)), shape, width))
+    return moved(out, _strides(shape, width, tuple([(a.shape, a.strides) for a in arrays])))
+
+
+@lru_cache(maxsize=4096)
+def _strides(shape: tuple, width: int, arrays: tuple) -> tuple[int, ...]:
+    """The strides of the result of an elementwise operation on arrays of these shapes and strides."""
+    n, operands = len(shape), []
+    for sizes, strides in arrays:
+        lead = n - len(sizes)
+        found = [0 if k == 1 != m else abs(s) for k, m, s in zip(sizes, shape[lead:], strides, strict=True)]
+        operands.append((0,) * lead + tuple(found))
+    return strides_in(_order(shape, tuple(operands)), shape, width)
 
 
 def _like_first(out: Any, arrays: list) -> Any:

@@ -320,8 +320,11 @@ def tie_weights(x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
     hit = x == out
     if x.dtype.kind != "c" and np.isnan(out).any():
         hit |= np.isnan(x) & np.isnan(out)
-    n = _add(hit, dim, x.dtype if x.dtype.itemsize > 2 else FLOAT32, None, True)
-    return (hit / n).astype(x.dtype, copy=False)
+    share = hit.astype(x.dtype if x.dtype.itemsize > 2 else FLOAT32)
+    n = sum(share, dim, True)
+    if not _and(n == 1, None):  # else nothing ties
+        share = share / n
+    return share.astype(x.dtype, copy=False)
 
 
 # -- values picked by index --------------------------------------------------------------------------------------------

@@ -27,7 +27,11 @@ PROGRAM_COLUMNS = 1 << 8
 
 # bytes: read and written, from which on a result goes past the caches to memory (kernels/jit_stream.py)
 # shown by: bench/thresholds.py
-STREAM_LEAST = 3 << 25
+STREAM_LEAST = 3 << 24
+
+# bytes: of a block of such a result, which are stored while the next one is read
+# shown by: bench/thresholds.py
+STREAM_BLOCK = 1 << 12
 
 # elements: of a block of a formula that no program can do
 # shown by: bench/thresholds.py

@@ -6,6 +6,7 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.cpu import fusion
+from ferro.cpu.lowering import loop_of
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.native import readiness, threads, workers
 from tests.configuration import with_kernels
@@ -92,6 +93,53 @@ def test_rows_and_columns_are_repeated(shape, n):
     np.testing.assert_array_equal(found, y - x * y)
 
 
+def expanded(shape, *sizes):
+    return np.broadcast_to(np.linspace(0, 2, int(np.prod(shape)), dtype=np.float32).reshape(shape), sizes)
+
+
+@with_kernels
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("formula", [lambda xp, x, y: x - y, lambda xp, x, y: y - x * y, lambda xp, x, y: x / y])
+@pytest.mark.parametrize("shape", [(20, 300, 1), (1, 300, 1), (20, 1, 400), (300, 400), (20, 1, 1), (400,), ()])
+def test_what_repeats_an_array_is_read_as_it_lies(shape, formula, n):
+    threads.set_num_threads(n)
+    x = np.linspace(-1, 1, 20 * 300 * 400, dtype=np.float32).reshape(20, 300, 400)
+    y = expanded(shape, *x.shape)
+    with np.errstate(all="ignore"):
+        found, expected = fusion.evaluate(formula, x, y), formula(cpu, x, y)
+    if found is not None:  # (NumPy's matter: in the middle; on one thread a single step with a number)
+        assert found.shape == expected.shape
+        np.testing.assert_array_equal(found, expected)
+    assert found is not None or shape in ((1, 300, 1), (20, 1, 400), ())
+
+
+@with_kernels
+def test_the_result_has_the_shape_to_which_arrays_repeat_themselves():
+    x = np.ones((2, PROGRAM_LEAST), np.float32)
+    rows, wide = expanded((PROGRAM_LEAST,), 1, 2, PROGRAM_LEAST), expanded((PROGRAM_LEAST, 1), PROGRAM_LEAST, 2)
+    assert fusion.evaluate(lambda xp, x, y: x * y, x, rows) is None
+    assert fusion.evaluate(lambda xp, x, y: x * y, x, wide) is None
+    assert fusion.evaluate(lambda xp, x, y: x * y, rows[0], rows[0]) is None
+
+
+@with_kernels
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_in_other_orders_are_turned_or_copied(dtype, n):
+    threads.set_num_threads(n)
+    x, y = [np.linspace(k, 2, 24 * 70 * 130, dtype=dtype).reshape(24, 70, 130) for k in range(2)]
+    formula = FORMULAS["many"]
+    for order in ((0, 1, 2), (2, 0, 1), (1, 0, 2), (0, 2, 1), (2, 1, 0)):
+        back = np.argsort(order)
+        a = np.ascontiguousarray(x.transpose(order)).transpose(back)
+        for b in (y, np.ascontiguousarray(y.transpose(order)).transpose(back)):
+            found = fusion.evaluate(formula, a, b)
+            if found is not None:  # (rows that lie side by side are NumPy's matter)
+                np.testing.assert_array_equal(found, formula(cpu, x, y))
+                assert found.strides == a.strides
+            assert found is not None or order == (1, 0, 2)
+
+
 @with_kernels
 def test_the_result_may_take_the_place_of_an_operand():
     x, y = np.ones(SIZE), np.full(SIZE, 2.0)
@@ -141,7 +189,8 @@ X = np.ones(2 * PROGRAM_LEAST)
         (lambda xp, x: x + 1, (X.astype(np.int64),)),
         (lambda xp, x: -x, (X * 1j,)),
         (lambda xp, x: -x, (X[:100],)),
-        (lambda xp, x: -x, (X.reshape(2, -1).T,)),
+        (lambda xp, x, y: x + y, (X.reshape(2, -1)[:, ::2], X.reshape(2, -1)[:, ::2])),
+        (lambda xp, x: x.reshape(-1) * 2, (X.reshape(2, -1).T,)),
         (lambda xp, x: x * xp.where(x > 0, 1.0, 2.0), (X,)),
         (lambda xp, x: xp.where(x, x, 0.0), (X,)),
         (lambda xp, x: xp.power(x, 3), (X,)),
@@ -176,5 +225,5 @@ def test_loops_are_those_of_the_ufunc():
     for ufunc in (np.add, np.sqrt, np.less, np.logical_not):
         for codes in ufunc.types:
             if not set(codes) & set("OmMgGe"):
-                assert fusion._loop(ufunc, codes) is not None
-    assert fusion._loop(np.add, "fd->d") is None
+                assert loop_of(ufunc, codes) is not None
+    assert loop_of(np.add, "fd->d") is None
