@@ -11,6 +11,7 @@ from ferro.core import codegen
 from ferro.core import samples as _samples
 from ferro.core.plan import ELEMENTWISE, GENERAL, LINEAR, MULTILINEAR, Plan, argument_names, for_large  # noqa: F401 (declarations take the kinds from here)
 from ferro.cpu import layouts
+from ferro.cpu.fusion import float_ufunc
 from ferro.elementwise import Elementwise
 
 OPS: dict[str, Op] = {}
@@ -59,6 +60,7 @@ class Op:
         "plans",
         "table",
         "taped",
+        "ufunc",
         "viewing",
     )
 
@@ -149,6 +151,8 @@ class Op:
         # what the short forms call; of a view, `viewed` in views.py
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
         self.large = None if self.view else for_large(function, direct)
+        # by which results are written into arrays that there are, see writes.py
+        self.ufunc = None if self.view or self.params else float_ufunc(direct)
         if self.layout and not self.view:
             arrays = None if self.variadic else len(self.inputs)
             others = len(self.params)

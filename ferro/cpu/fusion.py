@@ -149,7 +149,7 @@ class _Lowered:
             if numbers or [value.dtype for value in found] != [_BOOL, self.dtype, self.dtype]:
                 raise _CannotLower
             return self._note((0, self.dtype.itemsize), self.dtype, found)  # the one step that is no ufunc
-        ufunc = _ufunc(function)
+        ufunc = ufunc_of(function)
         if ufunc is None or ufunc.nin != len(found) or ufunc.nout != 1:
             raise _CannotLower
         codes = "".join([value.dtype.char for value in found])
@@ -164,11 +164,18 @@ class _Lowered:
         return _Value("step", len(self.steps) - 1, result)
 
 
-def _ufunc(function: Any) -> np.ufunc | None:
+def ufunc_of(function: Any) -> np.ufunc | None:
     """The ufunc that an array function is; None if it is none."""
+    function = fallback(function)
     function = fallback(_UFUNCS.get(function, function))
     found = getattr(function, "ufunc", function)
     return found if isinstance(found, np.ufunc) else None
+
+
+def float_ufunc(function: Any) -> np.ufunc | None:
+    """The same where it gives floats of floats, so that its result can be written where one of them is."""
+    found = ufunc_of(function)
+    return found if found is not None and f"{'f' * found.nin}->f" in found.types else None
 
 
 # --- programs --------------------------------------------------------------------------------------------------------
@@ -331,8 +338,8 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     words = plan.words.copy()
     if out is None:
         out = np.empty(plan.shape, plan.dtype)
-    else:
-        words[_PAST] = 0  # it is read before, or has been
+    elif any(out is a for a in arrays):
+        words[_PAST] = 0  # it is read before
     plan.fill(words, plan.addresses, *map(address, arrays), address(out))
     workers.share(parallel, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
     return out
@@ -404,4 +411,4 @@ def is_call(formula: Callable) -> bool:
         return False
     if found.function is where:
         return not any(isinstance(x, Symbol) and x.function for x in found.operands)
-    return _ufunc(found.function) is None
+    return ufunc_of(found.function) is None
