@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ferro.core.apply import binary, unary
-from ferro.core.arguments import into
 from ferro.core.backend import HOST
 from ferro.core.base import DetachedMark, TensorBase, bump
 from ferro.core.dtypes import float32, float64
@@ -121,15 +119,3 @@ def _copy(op: Op, arrays: list, out: Any) -> bool:
         return False
     np.copyto(out, found)
     return True
-
-
-def binary_into(name: str, out: Any, op: Op, x: Any, y: Any) -> Any:
-    """The function `name`, which applies an operation to x and y as they are, with its `out=`."""
-    done = written(op, out, x, y, f"{name}(out=)")
-    return into(name, out, binary(op, x, y), x, y) if done is None else done
-
-
-def unary_into(name: str, out: Any, op: Op, x: Any) -> Any:
-    """The function `name`, which applies an operation to x as it is, with its `out=`."""
-    done = written(op, out, x, None, f"{name}(out=)")
-    return into(name, out, unary(op, x), x) if done is None else done

@@ -172,12 +172,6 @@ def ufunc_of(function: Any) -> np.ufunc | None:
     return found if isinstance(found, np.ufunc) else None
 
 
-def float_ufunc(function: Any) -> np.ufunc | None:
-    """The same where it gives floats of floats, so that its result can be written where one of them is."""
-    found = ufunc_of(function)
-    return found if found is not None and f"{'f' * found.nin}->f" in found.types else None
-
-
 # --- programs --------------------------------------------------------------------------------------------------------
 
 

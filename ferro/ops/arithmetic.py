@@ -12,12 +12,12 @@ from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import need_tensor, number_first
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
+from ferro.core.into import binary_into, unary_into
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
 from ferro.core.operands import NUMBERS, SCALING, constant, in_single, is_held, of_array
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
-from ferro.core.writes import binary_into, unary_into
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

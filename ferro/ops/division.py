@@ -9,10 +9,10 @@ from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
+from ferro.core.into import binary_into, unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import operands, promote
 from ferro.core.samples import Arg, Sample, binary_samples, unary_samples
-from ferro.core.writes import binary_into, unary_into
 from ferro.ops.arithmetic import operator
 
 if TYPE_CHECKING:

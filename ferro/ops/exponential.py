@@ -12,11 +12,11 @@ from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
+from ferro.core.into import binary_into, unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import NUMBERS, of_array, operands, promote
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, binary_samples, declare, singular, unary_samples
-from ferro.core.writes import binary_into, unary_into
 from ferro.elementwise import elementwise
 from ferro.ops.division import some_tensor
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ferro.core import dtypes
 from ferro.core.apply import unary
 from ferro.core.inplace import in_place
+from ferro.core.into import unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, unary_samples
-from ferro.core.writes import unary_into
 from ferro.elementwise import elementwise
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
 from ferro.core.inplace import in_place
+from ferro.core.into import unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import operands, promote
 from ferro.core.samples import Arg, Sample, binary_samples, singular, unary_samples
-from ferro.core.writes import unary_into
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
