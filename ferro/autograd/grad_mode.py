@@ -6,6 +6,7 @@ import functools
 import inspect
 import warnings
 from collections.abc import Callable
+from sys import _getframe
 from threading import get_ident
 from typing import Any
 
@@ -26,7 +27,12 @@ class _Context:
     def __enter__(self) -> None:
         previous = MODE.get()
         if self.changes is _OFF and (previous is None or previous.silent):
-            push_mode(self, _OFF, previous, silent(self._mark()) if self.subject is not None else self._here())
+            if self.subject is not None:
+                mode = silent(self._mark())
+            else:
+                frame = _getframe(1)
+                mode = _HERE.get((id(frame.f_code), frame.f_lasti, self.__class__)) or self._here()
+            push_mode(self, _OFF, previous, mode)
         else:
             push(self, {**self.changes, "detached": self._mark()})
 

@@ -32,15 +32,26 @@ LEAF = Leaf()
 class Version:
     """Counts the in-place changes of a storage; shared by all tensors that view it, made when first needed."""
 
-    __slots__ = ("__dict__", "n")  # (the count is read at every turn, the rest in errors)
+    __slots__ = ("__dict__", "last", "n")  # (the count is read at every turn, the rest in errors)
 
     n: int
-    culprit = ""  # the last operation that changed the storage, where, and through which view operations
-    location: CodeLocation | None = None
-    through: tuple = ()
+    last: tuple[str, CodeLocation, tuple]  # the last change, once there is one; see `change`
     detached: Any = None  # of an inference tensor: the mode that made it
     inference = False
     unclaimed = False  # made for a saved result whose tensor has no counter yet
+
+    @property
+    def change(self) -> tuple[str, CodeLocation | None, tuple]:
+        """The last operation that changed the storage, where, and through which view operations."""
+        try:
+            return self.last
+        except AttributeError:
+            return "", None, ()
+
+    @property
+    def culprit(self) -> str:
+        """The last operation that changed the storage."""
+        return self.change[0]
 
 
 class InferenceVersion(Version):
@@ -296,17 +307,15 @@ def bump(t: TensorBase, culprit: str, location: CodeLocation | None = None) -> N
             v.n += 1
     else:
         v.n += 1
-    v.culprit = culprit
-    v.location = location or caller()
-    if v.through:
-        v.through = ()
+    through: tuple = ()
     meta = t._meta
     if meta is not None:
         if meta.view is not None:
-            v.through = tuple([op.name for op, _, _ in meta.view.steps])
+            through = tuple([op.name for op, _, _ in meta.view.steps])
             meta = meta.view.base._meta
         if meta is not None and meta.detached is not None and meta.detached.why == "detach()":
-            v.through = ("detach", *v.through)
+            through = ("detach", *through)
+    v.last = culprit, location or caller(), through
 
 
 def lose(t: TensorBase, source: Any, why: str) -> None:

@@ -32,6 +32,7 @@ from ferro.core.refusals import refusal
 from ferro.core.signatures import name_in_place
 from ferro.core.tangents import tangents_of, write_tangents
 from ferro.core.transforms import INSIDE, refuse_captured
+from ferro.core.writes import written
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -44,12 +45,17 @@ MANY_STEPS = 16  # from a base to a view whose shape is changed in place: then o
 
 
 def in_place(
-    function: Callable[Concatenate[Any, P], Any], elementwise: bool = True, itself: bool = False, expanded: bool = False
+    function: Callable[Concatenate[Any, P], Any],
+    elementwise: bool = True,
+    itself: bool = False,
+    expanded: bool = False,
+    op: Any = None,
 ) -> Callable[Concatenate[T, P], T]:
     """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``.
 
     An elementwise one refuses operands that lie partly in the memory that is written, as PyTorch does, and with `itself`
-    the tensor itself as an operand, too. expanded: expanded tensors may be written, where nothing is recorded.
+    the tensor itself as an operand, too. expanded: expanded tensors may be written, where nothing is recorded. op: what the
+    function applies to its arguments, one or two tensors, as they are.
     """
     name = f"{function.__name__}_"
 
@@ -60,7 +66,18 @@ def in_place(
             refuse_overlap(name, self, args, itself)
         return change(self, name, lambda x: function(x, *args, **kwargs), expanded)
 
-    return name_in_place(method, function)
+    if op is None:
+        return name_in_place(method, function)
+    binary = len(op.inputs) == 2
+
+    def short(self: T, *args: P.args, **kwargs: P.kwargs) -> T:
+        if len(args) == binary and not kwargs:
+            done = written(op, self, self, args[0] if binary else None, name)
+            if done is not None:
+                return done
+        return method(self, *args, **kwargs)
+
+    return name_in_place(short, function)
 
 
 def refuse_overlap(name: str, written: Any, others: tuple, itself: bool = False) -> None:

@@ -9,9 +9,9 @@ context variable) are also: the default device (device.py), strict mode (strict.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
+from weakref import ref
 
 
 class Mode:
@@ -88,7 +88,7 @@ MODE: ContextVar[Mode | None] = ContextVar("ferro_mode", default=None)
 # of a Mode keeps forward tracebacks.
 ANOMALY: list[list] = [[None]]
 # One entry for every mode switched on anywhere: while it is empty, the hot path need not ask the context variable.
-ACTIVE: list[None] = []
+ACTIVE: list[Any] = []
 
 
 def current() -> Mode:
@@ -140,19 +140,15 @@ def is_inference_mode_enabled() -> bool:
 
 
 class _Active:
-    """An entry in ACTIVE for as long as some context (copies of contexts included) may have a mode in force."""
+    """Has an entry in ACTIVE for as long as it lives: as some context (copies of contexts included) may have a mode in force."""
 
-    __slots__ = ("entered",)
+    __slots__ = ("__weakref__",)
 
-    def __init__(self) -> None:
-        self.entered = ACTIVE.append(None)
 
-    def __del__(self, pop: Callable = ACTIVE.pop) -> None:  # (the interpreter may end first, and take ACTIVE away)
-        try:
-            self.entered  # noqa: B018 (an interrupt may have come before the entry: another's must not be taken away)
-        except AttributeError:
-            return
-        pop()
+def _active(some: Any) -> Any:
+    """The object, with its entry in ACTIVE: a reference that is taken away when the object dies."""
+    ACTIVE.append(ref(some, ACTIVE.remove))  # (a method in Python, __del__, takes twice as long)
+    return some
 
 
 class Entry(_Active):
@@ -160,9 +156,18 @@ class Entry(_Active):
 
     __slots__ = ("changes", "outer", "owner", "previous")
 
-    def __init__(self, owner: Any, changes: dict[str, Any], previous: Mode | None, outer: Entry | None) -> None:
-        self.owner, self.changes, self.previous, self.outer = owner, changes, previous, outer
-        self.entered = ACTIVE.append(None)
+    owner: Any
+    changes: dict[str, Any]
+    previous: Mode | None
+    outer: Entry | None
+
+
+def _entry(owner: Any, changes: dict[str, Any], previous: Mode | None, outer: Entry | None) -> Entry:
+    """A new link."""
+    entry = Entry()  # (filled here: a constructor in Python takes as long again)
+    entry.owner, entry.changes, entry.previous, entry.outer = owner, changes, previous, outer
+    ACTIVE.append(ref(entry, ACTIVE.remove))  # as `_active`
+    return entry
 
 
 _ENTERED: ContextVar[Entry | None] = ContextVar("ferro_entered", default=None)
@@ -181,13 +186,13 @@ def entered(kind: type) -> list[Entry]:
 def push(owner: Any, changes: dict[str, Any]) -> None:
     """Puts the current mode with some switches changed in force, until ``pull(owner)``."""
     previous = MODE.get()
-    _ENTERED.set(Entry(owner, changes, previous, _ENTERED.get()))
+    _ENTERED.set(_entry(owner, changes, previous, _ENTERED.get()))
     MODE.set(_changed(previous, changes))
 
 
 def push_mode(owner: Any, changes: dict[str, Any], previous: Mode | None, mode: Mode | None) -> None:
     """The same where the mode to return to, and the one from now on, are known."""
-    _ENTERED.set(Entry(owner, changes, previous, _ENTERED.get()))
+    _ENTERED.set(_entry(owner, changes, previous, _ENTERED.get()))
     MODE.set(mode)
 
 
@@ -208,7 +213,7 @@ def pull(owner: Any) -> dict[str, Any] | None:
         return None
     link, mode = found.outer, found.previous
     for e in reversed(later):
-        link = Entry(e.owner, e.changes, mode, link)
+        link = _entry(e.owner, e.changes, mode, link)
         mode = _changed(mode, e.changes)
     _ENTERED.set(link)
     MODE.set(mode)
@@ -242,7 +247,7 @@ _STANDING: ContextVar[_Active | None] = ContextVar("ferro_standing", default=Non
 def settle(mode: Mode | None) -> None:
     """Puts a mode in force until another is: while it is not the default, ACTIVE has an entry for it."""
     if mode is not None and _STANDING.get() is None:
-        _STANDING.set(_Active())
+        _STANDING.set(_active(_Active()))
     _restore(mode)
 
 
@@ -252,7 +257,7 @@ def _restore(mode: Mode | None) -> None:
         if _STANDING.get() is not None:
             _STANDING.set(None)
     elif _ENTERED.get() is None and _STANDING.get() is None:
-        _STANDING.set(_Active())
+        _STANDING.set(_active(_Active()))
 
 
 def enter(mode: Mode | None) -> tuple:
@@ -268,4 +273,4 @@ def leave(before: tuple) -> None:
     mode, entered = before
     _ENTERED.set(entered)
     _restore(mode)
-    ACTIVE.pop()
+    ACTIVE.remove(None)

@@ -11,6 +11,7 @@ from ferro.core import codegen
 from ferro.core import samples as _samples
 from ferro.core.plan import ELEMENTWISE, GENERAL, LINEAR, MULTILINEAR, Plan, argument_names, for_large  # noqa: F401 (declarations take the kinds from here)
 from ferro.cpu import layouts
+from ferro.cpu.lowering import ufunc_of
 from ferro.elementwise import Elementwise
 
 OPS: dict[str, Op] = {}
@@ -59,6 +60,7 @@ class Op:
         "plans",
         "table",
         "taped",
+        "ufunc",
         "viewing",
     )
 
@@ -149,6 +151,8 @@ class Op:
         # what the short forms call; of a view, `viewed` in views.py
         self.direct, self.viewing = (None, getattr(direct, "method", direct)) if self.view else (direct, None)
         self.large = None if self.view else for_large(function, direct)
+        # by which results are written into arrays that there are, see writes.py
+        self.ufunc = None if self.view or self.params else _float_ufunc(direct)
         if self.layout and not self.view:
             arrays = None if self.variadic else len(self.inputs)
             others = len(self.params)
@@ -189,6 +193,12 @@ class Op:
 
     def __repr__(self) -> str:
         return f"Op({self.name!r})"
+
+
+def _float_ufunc(function: Any) -> Any:
+    """The ufunc that an array function is, if it gives floats of floats: its result can be written where one of them is."""
+    found = ufunc_of(function)
+    return found if found is not None and f"{'f' * found.nin}->f" in found.types else None
 
 
 def _backward_name(name: str) -> str:

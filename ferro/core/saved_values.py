@@ -187,15 +187,16 @@ def modified(node: Any, v: Version, expected: int, shape: Any) -> NoReturn:
     if shape is None:
         shape = next((t._data.shape for t in node.saved if isinstance(t, TensorBase) and t._counter is v), None)
     which = f"a tensor{'' if shape is None else f' of shape {list(shape)}'} that '{op}' ({node.name()}) saved{at(node.location)}"
+    culprit, location, through = v.change
     cure = (
         "Use the out-of-place form (x = x + 1 instead of x += 1), "
-        if v.culprit.endswith("_")
+        if culprit.endswith("_")
         else "If it must be changed, "
     )
     change = "It was changed" if v.n == expected + 1 else f"It was changed {v.n - expected} times, the last time"
-    through = f", through another tensor of the same memory ({' of '.join(reversed(v.through))})" if v.through else ""
+    way = f", through another tensor of the same memory ({' of '.join(reversed(through))})" if through else ""
     raise RuntimeError(
         f"one of the variables needed for gradient computation has been modified by an inplace operation: {which} "
-        f"is at version {v.n}; expected version {expected} instead. {change} by '{v.culprit}'{at(v.location)}{through}. "
+        f"is at version {v.n}; expected version {expected} instead. {change} by '{culprit}'{at(location)}{way}. "
         f"{cure}call backward() before it, or give '{op}' a clone() of the tensor."
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import dtypes, node
-from ferro.core.base import LEAF, DetachedMark, TensorBase, Version, View, version_of
+from ferro.core.base import LEAF, DetachedMark, TensorBase, Version, View, bump, version_of
 from ferro.core.mode import ACTIVE, MODE, Mode
 from ferro.core.node import MultiNode, Node, OutputRef
 from ferro.core.op import Op
@@ -42,6 +42,8 @@ _OBJECTS: dict[str, Any] = {
     "View": View,
     "Version": Version,
     "version_of": version_of,
+    "bump": bump,
+    "'__setitem__'": sys.intern("__setitem__"),
     "'no_grad'": sys.intern("no_grad"),
     "'multi'": sys.intern("multi"),
     "sequence": node.sequence,

@@ -189,8 +189,8 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
     words = plan.words.copy()
     if out is None:
         out = np.empty(plan.shape, plan.dtype)
-    else:
-        words[_BLOCK], words[_PAST] = PROGRAM_BLOCK, 0  # it is read before, or has been
+    elif any(out is a for a in arrays):
+        words[_BLOCK], words[_PAST] = PROGRAM_BLOCK, 0  # it is read before
     plan.fill(words, plan.addresses, *map(address, arrays), address(out))
     workers.share(parallel, helpers, plan.chunks, plan.rows, (0, plan.rows, words), -1, 0)
     return out

@@ -148,6 +148,7 @@ class Lowered:
 
 def ufunc_of(function: Any) -> np.ufunc | None:
     """The ufunc that an array function is; None if it is none."""
+    function = fallback(function)
     function = fallback(_UFUNCS.get(function, function))
     found = getattr(function, "ufunc", function)
     return found if isinstance(found, np.ufunc) else None

@@ -21,7 +21,7 @@ FIELDS = (
     ),
     *("MODE", "Mode.silent", "Mode.detached", "DetachedMark", "guard", "Plan.saves_inputs"),
     *("0", "1", "'co_filename'", "'shape'", "'view'"),
-    *("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta", "Version.n"),
+    *("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta", "Version.n", "Version.last"),
     *(
         "Op.direct",
         "Op.large",
@@ -47,7 +47,7 @@ FIELDS = (
         "OutputRef",
     ),
     *("MultiNode.outputs", "OutputRef.node", "OutputRef.index", "OutputRef.shape", "OutputRef.dtype"),
-    *("View", "Version", "version_of", "'no_grad'", "'multi'"),
+    *("View", "Version", "version_of", "bump", "'__setitem__'", "'no_grad'", "'multi'"),
     *("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.detached"),
     *("View.dual", "View.location", "View.under"),
     *("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes"),

@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, binary, unary
-from ferro.core.arguments import into, need_tensor, number_first
+from ferro.core.arguments import need_tensor, number_first
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
+from ferro.core.into import binary_into, unary_into
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
 from ferro.core.operands import NUMBERS, SCALING, constant, in_single, is_held, of_array
@@ -128,8 +129,7 @@ def add(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = 
         alpha, other = number_first("add", "alpha", ("other",), other, *old)
     if alpha != 1 or type(alpha) is not int:
         other = scaled("add", input, other, alpha)
-    result = binary(ADD, input, other)
-    return result if out is None else into("add", out, result, input, other)
+    return binary(ADD, input, other) if out is None else binary_into("add", out, ADD, input, other)
 
 
 ADD = Op(
@@ -167,8 +167,7 @@ def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = 
     no_bools("sub", input, other)
     if alpha != 1 or type(alpha) is not int:
         other = scaled("sub", input, other, alpha)
-    result = binary(SUB, input, other)
-    return result if out is None else into("sub", out, result, input, other)
+    return binary(SUB, input, other) if out is None else binary_into("sub", out, SUB, input, other)
 
 
 SUB = Op(
@@ -255,8 +254,7 @@ def mul(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
         tensor([[3., 4.],
                 [6., 8.]])
     """
-    result = binary(MUL, input, other)
-    return result if out is None else into("mul", out, result, input, other)
+    return binary(MUL, input, other) if out is None else binary_into("mul", out, MUL, input, other)
 
 
 MUL = Op(
@@ -278,8 +276,7 @@ def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
             "neg: Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
             "`logical_not()` operator instead."
         )
-    result = unary(NEG, input)
-    return result if out is None else into("neg", out, result, input)
+    return unary(NEG, input) if out is None else unary_into("neg", out, NEG, input)
 
 
 def negated(self: Any) -> Tensor:
@@ -308,8 +305,7 @@ def square(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     need_tensor("square", "input", input)
     if input._data.dtype.kind == "b":
         input = apply(CAST, (input,), (dtypes.int64.np,))
-    result = unary(SQUARE, input)
-    return result if out is None else into("square", out, result, input)
+    return unary(SQUARE, input) if out is None else unary_into("square", out, SQUARE, input)
 
 
 SQUARE = Op(
@@ -334,15 +330,15 @@ class ArithmeticMethods:
     __slots__ = ()
     add = add
     __add__, __radd__ = operator(ADD), operator(ADD)
-    add_ = in_place(add)
+    add_ = in_place(add, op=ADD)
     __iadd__ = augmented(add_)
     sub = subtract = sub
     __sub__, __rsub__ = difference, swapped_difference
-    sub_ = subtract_ = in_place(sub)
+    sub_ = subtract_ = in_place(sub, op=SUB)
     __isub__ = augmented(sub_)
     mul = multiply = mul
     __mul__, __rmul__ = operator(MUL), operator(MUL)
-    mul_ = multiply_ = in_place(mul)
+    mul_ = multiply_ = in_place(mul, op=MUL)
     __imul__ = augmented(mul_)
     neg = negative = neg
     __neg__ = negated

@@ -10,6 +10,7 @@ from ferro.core.arguments import into, need_tensor
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, INEXACT, type_name
 from ferro.core.inplace import in_place
+from ferro.core.into import unary_into
 from ferro.core.layout import ITERATED, geometry
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, points_complex, unary_samples
@@ -145,10 +146,8 @@ def angle(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """
     a = need_tensor("angle", "input", input)._data
     if a.dtype.kind == "c":
-        result = apply(ANGLE, (input,))
-    else:
-        result = unary(ANGLE_REAL, input)
-    return result if out is None else into("angle", out, result, input)
+        return into("angle", out, apply(ANGLE, (input,)), input)
+    return unary(ANGLE_REAL, input) if out is None else unary_into("angle", out, ANGLE_REAL, input)
 
 
 def _angle_x(xp: Any, g: Any, x: Any) -> Any:

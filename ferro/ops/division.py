@@ -9,6 +9,7 @@ from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
+from ferro.core.into import binary_into, unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import operands, promote
 from ferro.core.samples import Arg, Sample, binary_samples, unary_samples
@@ -40,10 +41,8 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None, out: Tensor
         (tensor([ 3.5000, -3.5000]), tensor([ 3, -4]))
     """
     if rounding_mode is not None:
-        result = rounded_quotient(input, other, rounding_mode)
-    else:
-        result = binary(DIV, input, other)
-    return result if out is None else into("div", out, result, input, other)
+        return into("div", out, rounded_quotient(input, other, rounding_mode), input, other)
+    return binary(DIV, input, other) if out is None else binary_into("div", out, DIV, input, other)
 
 
 DIV = Op(
@@ -108,8 +107,7 @@ DIV_FLOOR = Op(
 
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / x.  d(1 / x) = -dx / x²."""
-    result = unary(RECIPROCAL, input)
-    return result if out is None else into("reciprocal", out, result, input)
+    return unary(RECIPROCAL, input) if out is None else unary_into("reciprocal", out, RECIPROCAL, input)
 
 
 RECIPROCAL = Op(
@@ -124,7 +122,7 @@ RECIPROCAL = Op(
 
 
 divide = true_divide = div
-reciprocal_ = in_place(reciprocal)
+reciprocal_ = in_place(reciprocal, op=RECIPROCAL)
 
 
 class DivisionMethods:
@@ -132,7 +130,7 @@ class DivisionMethods:
 
     __slots__ = ()
     div = divide = true_divide = div
-    div_ = divide_ = true_divide_ = in_place(div)
+    div_ = divide_ = true_divide_ = in_place(div, op=DIV)
     reciprocal = reciprocal
     __truediv__ = __div__ = operator(DIV)
     __rtruediv__ = __rdiv__ = operator(DIV, swapped=True)

@@ -12,6 +12,7 @@ from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
+from ferro.core.into import binary_into, unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import NUMBERS, of_array, operands, promote
 from ferro.core.primitives import CAST
@@ -31,8 +32,7 @@ INF, NAN, LN2, LN10 = math.inf, math.nan, math.log(2), math.log(10)
 
 def exp(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """eˣ.  d eˣ = eˣ dx."""
-    result = unary(EXP, input)
-    return result if out is None else into("exp", out, result, input)
+    return unary(EXP, input) if out is None else unary_into("exp", out, EXP, input)
 
 
 EXP = Op(
@@ -49,8 +49,7 @@ EXP = Op(
 
 def exp2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """2ˣ.  d 2ˣ = ln 2 · 2ˣ dx."""
-    result = unary(EXP2, input)
-    return result if out is None else into("exp2", out, result, input)
+    return unary(EXP2, input) if out is None else unary_into("exp2", out, EXP2, input)
 
 
 EXP2 = Op(
@@ -67,8 +66,7 @@ EXP2 = Op(
 
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """eˣ - 1, exact for small x.  d = eˣ dx."""
-    result = unary(EXPM1, input)
-    return result if out is None else into("expm1", out, result, input)
+    return unary(EXPM1, input) if out is None else unary_into("expm1", out, EXPM1, input)
 
 
 EXPM1 = Op(
@@ -85,8 +83,7 @@ EXPM1 = Op(
 
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """ln x: -inf at 0, nan below.  d ln x = dx / x."""
-    result = unary(LOG, input)
-    return result if out is None else into("log", out, result, input)
+    return unary(LOG, input) if out is None else unary_into("log", out, LOG, input)
 
 
 LOG = Op(
@@ -103,8 +100,7 @@ LOG = Op(
 
 def log2(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log₂ x.  d = dx / (x ln 2)."""
-    result = unary(LOG2, input)
-    return result if out is None else into("log2", out, result, input)
+    return unary(LOG2, input) if out is None else unary_into("log2", out, LOG2, input)
 
 
 LOG2 = Op(
@@ -121,8 +117,7 @@ LOG2 = Op(
 
 def log10(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """log₁₀ x.  d = dx / (x ln 10)."""
-    result = unary(LOG10, input)
-    return result if out is None else into("log10", out, result, input)
+    return unary(LOG10, input) if out is None else unary_into("log10", out, LOG10, input)
 
 
 LOG10 = Op(
@@ -140,10 +135,8 @@ LOG10 = Op(
 def log1p(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """ln(1 + x), exact for small x.  d = dx / (1 + x)."""
     if need_tensor("log1p", "input", input)._data.dtype in dtypes.COMPLEX:
-        result = log1p_complex(input)
-    else:
-        result = unary(LOG1P, input)
-    return result if out is None else into("log1p", out, result, input)
+        return into("log1p", out, log1p_complex(input), input)
+    return unary(LOG1P, input) if out is None else unary_into("log1p", out, LOG1P, input)
 
 
 LOG1P = Op(
@@ -170,8 +163,7 @@ LOG1P_COMPLEX = Op(
 
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """√x, nan below 0.  d √x = dx / (2 √x): inf at 0."""
-    result = unary(SQRT, input)
-    return result if out is None else into("sqrt", out, result, input)
+    return unary(SQRT, input) if out is None else unary_into("sqrt", out, SQRT, input)
 
 
 SQRT = Op(
@@ -188,8 +180,7 @@ singular("sqrt", "0", Sample(Arg(values=[0.0])), "the limit from the right: the 
 
 def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / √x.  d = -x^(-3/2) dx / 2."""
-    result = unary(RSQRT, input)
-    return result if out is None else into("rsqrt", out, result, input)
+    return unary(RSQRT, input) if out is None else unary_into("rsqrt", out, RSQRT, input)
 
 
 RSQRT = Op(
@@ -212,8 +203,7 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
         >>> ferro.sigmoid(ferro.tensor([-100.0, 0.0, 100.0])).round(decimals=3)
         tensor([0.0000, 0.5000, 1.0000])
     """
-    result = unary(SIGMOID, input)
-    return result if out is None else into("sigmoid", out, result, input)
+    return unary(SIGMOID, input) if out is None else unary_into("sigmoid", out, SIGMOID, input)
 
 
 SIGMOID = Op(
@@ -468,8 +458,7 @@ def xlogy(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """x ln y, and 0 where x = 0 unless y is nan.  d = ln y dx + x / y dy; by x it is 0 where x = 0 and y ≤ 0."""
     some_tensor("xlogy", input, other)
     real_operands("xlogy", input, other)
-    result = binary(XLOGY, input, other)
-    return result if out is None else into("xlogy", out, result, input, other)
+    return binary(XLOGY, input, other) if out is None else binary_into("xlogy", out, XLOGY, input, other)
 
 
 XLOGY = Op(

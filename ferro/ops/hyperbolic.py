@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import unary
-from ferro.core.arguments import into
 from ferro.core.inplace import in_place
+from ferro.core.into import unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, unary_samples
 from ferro.elementwise import elementwise
@@ -22,8 +22,7 @@ __all__ = ["acosh", "acosh_", "arccosh", "arccosh_", "arcsinh", "arcsinh_", "arc
 
 def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sinh x.  d sinh x = cosh x dx."""
-    result = unary(SINH, input)
-    return result if out is None else into("sinh", out, result, input)
+    return unary(SINH, input) if out is None else unary_into("sinh", out, SINH, input)
 
 
 SINH = Op(
@@ -40,8 +39,7 @@ SINH = Op(
 
 def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """cosh x.  d cosh x = sinh x dx."""
-    result = unary(COSH, input)
-    return result if out is None else into("cosh", out, result, input)
+    return unary(COSH, input) if out is None else unary_into("cosh", out, COSH, input)
 
 
 COSH = Op(
@@ -58,8 +56,7 @@ COSH = Op(
 
 def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """tanh x.  d tanh x = (1 - tanh² x) dx."""
-    result = unary(TANH, input)
-    return result if out is None else into("tanh", out, result, input)
+    return unary(TANH, input) if out is None else unary_into("tanh", out, TANH, input)
 
 
 @elementwise(entry="x")
@@ -81,8 +78,7 @@ TANH = Op(
 
 def asinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arsinh x.  d = dx / √(x² + 1)."""
-    result = unary(ASINH, input)
-    return result if out is None else into("asinh", out, result, input)
+    return unary(ASINH, input) if out is None else unary_into("asinh", out, ASINH, input)
 
 
 ASINH = Op(
@@ -99,8 +95,7 @@ ASINH = Op(
 
 def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arcosh x, nan below 1.  d = dx / √(x² - 1): inf at 1."""
-    result = unary(ACOSH, input)
-    return result if out is None else into("acosh", out, result, input)
+    return unary(ACOSH, input) if out is None else unary_into("acosh", out, ACOSH, input)
 
 
 def _acosh_x(xp: Any, g: Any, x: Any) -> Any:
@@ -123,8 +118,7 @@ ACOSH = Op(
 
 def atanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """artanh x, nan outside of [-1, 1].  d = dx / (1 - x²)."""
-    result = unary(ATANH, input)
-    return result if out is None else into("atanh", out, result, input)
+    return unary(ATANH, input) if out is None else unary_into("atanh", out, ATANH, input)
 
 
 ATANH = Op(

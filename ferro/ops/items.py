@@ -15,6 +15,7 @@ from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
+from ferro.core.writes import assigned
 from ferro.ops.expanding import explain_expand
 from ferro.ops.filling import COPY, fits, number
 from ferro.ops.index_arguments import INT64, bools, ints, on_expanded
@@ -114,6 +115,10 @@ declare(
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     """x[key] = value: writes, recorded, into the memory of x; the value is broadcast and cast."""
+    if isinstance(value, TensorBase):
+        quick = (key, ...) if type(key) is int else _at_a_glance(key if type(key) is tuple else (key,))
+        if quick is not None and assigned(self, quick, value) is not None:
+            return
     if type(key) is not tuple:
         key = _unpacked(key) if type(key) is list else (key,)
     plain = plain_key(self._data.shape, key)

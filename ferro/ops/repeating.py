@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import backend, dtypes
-from ferro.core.apply import apply, unary
+from ferro.core.apply import unary
 from ferro.core.arguments import one_dim, sizes
 from ferro.core.base import TensorBase, wrap
 from ferro.core.device import CPU
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.expanding import EXPAND
 from ferro.ops.index_arguments import ints
 from ferro.ops.shape import reshape
 
@@ -122,6 +121,8 @@ def repeat_interleave(
     x = reshape(input, (input._data.size,)) if dim is None or not input._data.ndim else input
     d = one_dim("repeat_interleave", x._data.ndim, 0 if dim is None else dim)
     shape = x._data.shape
+    if type(repeats) is int and repeats > 1 and shape[d] > 1 and output_size in (None, repeats * shape[d]):
+        return unary(INTERLEAVE, x, (repeats, d))
     times: Any = repeats._data if isinstance(repeats, TensorBase) else np.asarray(repeats)
     times = backend.moved(times, CPU)
     if times.dtype.kind not in "iu":
@@ -141,13 +142,36 @@ def repeat_interleave(
         raise RuntimeError(
             f"repeat_interleave: allocated size does not match required size: output_size {output_size}, required {total}"
         )
-    if times.size == 1 and times[0] > 1 and shape[d] > 1:  # (else the expanded tensor would be a view of the input)
-        n = int(times[0])
-        wide = apply(
-            EXPAND, (reshape(x, (*shape[: d + 1], 1, *shape[d + 1 :])),), ((*shape[: d + 1], n, *shape[d + 1 :]),)
-        )
-        return reshape(wide, (*shape[:d], total, *shape[d + 1 :]))
+    if times.size == 1 and times[0] > 1 and shape[d] > 1:  # (else the expanded array would be a view of the input)
+        return unary(INTERLEAVE, x, (int(times[0]), d))
     return x.index_select(d, wrap(backend.beside(x._data, np.repeat(np.arange(shape[d]), times))))
+
+
+FEW = 4  # slices that are added one after the other: a sum over so short a dimension would go along it
+
+
+def _interleaved(xp: Any, x: Any, times: int, dim: int) -> Any:
+    before, after = x.shape[: dim + 1], x.shape[dim + 1 :]
+    wide = xp.expand(xp.reshape(x, (*before, 1, *after)), (*before, times, *after))
+    return xp.reshape(wide, (*before[:-1], times * before[-1], *after))
+
+
+def _interleaved_x(xp: Any, g: Any, x_shape: tuple, times: int, dim: int) -> Any:
+    g = xp.reshape(g, (*x_shape[: dim + 1], times, *x_shape[dim + 1 :]))
+    if times > FEW:
+        return xp.sum(g, (dim + 1,), False)
+    total = xp.select(g, dim + 1, 0)
+    for k in range(1, times):
+        total = total + xp.select(g, dim + 1, k)
+    return total
+
+
+INTERLEAVE = Op(
+    "repeat_interleave",
+    lambda xp, x, /, times, dim: _interleaved(xp, x, times, dim),
+    kind=LINEAR,
+    x=_interleaved_x,
+)
 
 
 def _counts(times: Any) -> Any:
@@ -161,6 +185,7 @@ declare(
     [
         Sample(Arg(2, 3), 2),
         Sample(Arg(2, 3), 2, 1),
+        Sample(Arg(3, 2), 6, 0),
         Sample(Arg(3), ints([1, 0, 2]), 0),
         Sample(Arg(), 2),
         Sample(Arg(2, 2), ints([2]), dim=0),

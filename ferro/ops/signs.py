@@ -9,6 +9,7 @@ from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.base import wrap
 from ferro.core.inplace import in_place
+from ferro.core.into import unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import operands, promote
 from ferro.core.samples import Arg, Sample, binary_samples, singular, unary_samples
@@ -27,8 +28,7 @@ def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     need_tensor("abs", "input", input)
     if input._data.dtype.kind == "b":
         raise NotImplementedError("abs: not defined for bool tensors; cast to a number type first")
-    result = unary(ABS, input)
-    return result if out is None else into("abs", out, result, input)
+    return unary(ABS, input) if out is None else unary_into("abs", out, ABS, input)
 
 
 ABS = Op(
@@ -66,8 +66,7 @@ def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     need_tensor("sgn", "input", input)
     if input._data.dtype.kind != "c":
         return sign(input, out=out)
-    result = unary(SGN, input)
-    return result if out is None else into("sgn", out, result, input)
+    return unary(SGN, input) if out is None else unary_into("sgn", out, SGN, input)
 
 
 def _sgn_x(xp: Any, g: Any, x: Any, out: Any) -> Any:

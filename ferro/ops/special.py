@@ -9,6 +9,7 @@ from ferro.core import dtypes
 from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.inplace import in_place
+from ferro.core.into import binary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
@@ -184,8 +185,7 @@ def xlog1py(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """
     some_tensor("xlog1py", input, other)
     real_operands("xlog1py", input, other)
-    result = binary(XLOG1PY, input, other)
-    return result if out is None else into("xlog1py", out, result, input, other)
+    return binary(XLOG1PY, input, other) if out is None else binary_into("xlog1py", out, XLOG1PY, input, other)
 
 
 XLOG1PY = Op(
@@ -350,8 +350,7 @@ def zeta(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
     """ζ(x, y) = Σ 1 / (k + y)^x over k ≥ 0, Hurwitz' zeta function.  d = -x ζ(x + 1, y) dy; by x there is none."""
     some_tensor("zeta", input, other)
     real_operands("zeta", input, other)
-    result = binary(ZETA, input, other)
-    return result if out is None else into("zeta", out, result, input, other)
+    return binary(ZETA, input, other) if out is None else binary_into("zeta", out, ZETA, input, other)
 
 
 ZETA = Op(

@@ -9,6 +9,7 @@ from ferro.core import dtypes
 from ferro.core.apply import apply, binary, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.inplace import in_place
+from ferro.core.into import unary_into
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, binary_samples, singular, unary_samples
@@ -25,8 +26,7 @@ __all__ = ["acos", "acos_", "arccos", "arccos_", "arcsin", "arcsin_", "arctan", 
 
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin x.  d sin x = cos x dx."""
-    result = unary(SIN, input)
-    return result if out is None else into("sin", out, result, input)
+    return unary(SIN, input) if out is None else unary_into("sin", out, SIN, input)
 
 
 @elementwise(entry="many")
@@ -48,8 +48,7 @@ SIN = Op(
 
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """cos x.  d cos x = -sin x dx."""
-    result = unary(COS, input)
-    return result if out is None else into("cos", out, result, input)
+    return unary(COS, input) if out is None else unary_into("cos", out, COS, input)
 
 
 @elementwise(entry="many")
@@ -71,8 +70,7 @@ COS = Op(
 
 def tan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """tan x.  d tan x = (1 + tan² x) dx."""
-    result = unary(TAN, input)
-    return result if out is None else into("tan", out, result, input)
+    return unary(TAN, input) if out is None else unary_into("tan", out, TAN, input)
 
 
 TAN = Op(
@@ -89,8 +87,7 @@ TAN = Op(
 
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arcsin x, in [-π/2, π/2].  d = dx / √(1 - x²): inf at ±1."""
-    result = unary(ASIN, input)
-    return result if out is None else into("asin", out, result, input)
+    return unary(ASIN, input) if out is None else unary_into("asin", out, ASIN, input)
 
 
 ASIN = Op(
@@ -110,8 +107,7 @@ ASIN = Op(
 
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arccos x, in [0, π].  d = -dx / √(1 - x²): -inf at ±1."""
-    result = unary(ACOS, input)
-    return result if out is None else into("acos", out, result, input)
+    return unary(ACOS, input) if out is None else unary_into("acos", out, ACOS, input)
 
 
 ACOS = Op(
@@ -132,8 +128,7 @@ singular("acos", "1", Sample(Arg(values=[1.0])), "the limit from the left: the s
 
 def atan(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """arctan x, in [-π/2, π/2].  d = dx / (1 + x²)."""
-    result = unary(ATAN, input)
-    return result if out is None else into("atan", out, result, input)
+    return unary(ATAN, input) if out is None else unary_into("atan", out, ATAN, input)
 
 
 ATAN = Op(
@@ -209,8 +204,7 @@ singular("hypot", "the origin", Sample(Arg(values=[0.0]), Arg(values=[0.0])), "o
 
 def sinc(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """sin(πx) / (πx), and 1 at 0.  d = -π j₁(πx) dx, j₁ being the spherical Bessel function (NIST 10.49.3)."""
-    result = unary(SINC, input)
-    return result if out is None else into("sinc", out, result, input)
+    return unary(SINC, input) if out is None else unary_into("sinc", out, SINC, input)
 
 
 SINC = Op(

@@ -1,0 +1,121 @@
+"""Results computed into the memory of a tensor where nothing is recorded: what is short in in-place forms and in out=.
+
+Note [Short writes].  `written` and `assigned` do the most frequent case, and None says that the general way has to look (`change` and
+`overwrite` in inplace.py, `into` in arguments.py), which also has the errors: nothing has been written then. Machine code
+may stand before them: see native/recorder.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ferro.core.backend import HOST
+from ferro.core.base import DetachedMark, TensorBase, bump
+from ferro.core.dtypes import float32, float64
+from ferro.core.mode import ACTIVE, MODE
+from ferro.core.op import Op
+from ferro.core.operands import constant
+from ferro.cpu import fusion
+from ferro.cpu.thresholds import PROGRAM_LEAST
+from ferro.native.recorder import accelerated
+
+FLOATS = frozenset((float32.np, float64.np))
+
+
+@accelerated
+def written(op: Op, target: Any, x: Any, y: Any, name: str) -> Any:
+    """Computes op(x, y), or op(x) for a `y` that is None, into `target`, which may be x; the change is noted as one by `name`.
+
+    For arrays of one floating dtype, and numbers beside them, of which a number may be y. Returns `target`, or None.
+    """
+    mode = MODE.get() if ACTIVE else None
+    if not may_be_written(target, mode) or target._data.dtype not in FLOATS:
+        return None
+    out = target._data
+    if type(y) is float or type(y) is int:
+        y = constant(y, out.dtype)
+    inputs = (x,) if y is None else (x, y)
+    if not all(may_be_read(t, target, mode) for t in inputs):
+        return None
+    arrays = [t._data for t in inputs]
+    if op.ufunc is not None and out.size >= PROGRAM_LEAST and arrays[0].shape == out.shape:
+        done = _compute(op, arrays, out)
+    else:
+        done = _copy(op, arrays, out)
+    if not done:
+        return None
+    bump(target, name)
+    return target
+
+
+@accelerated
+def assigned(x: Any, key: tuple, value: Any) -> Any:
+    """Writes `value`, a tensor of the same dtype, where a key with an Ellipsis reads a view of x. Returns x, or None."""
+    mode = MODE.get() if ACTIVE else None
+    if not may_be_written(x, mode) or not may_be_read(value, x, mode) or value is x:
+        return None
+    try:
+        x._data[key] = value._data
+    except (IndexError, ValueError):  # NumPy's, before anything is written
+        return None
+    bump(x, "__setitem__")
+    return x
+
+
+def may_be_written(target: Any, mode: Any) -> bool:
+    """Whether a tensor may be written without a look at histories: nothing is recorded, and no two elements are one place.
+
+    mode: the one in force.
+    """
+    meta, out, version = target._meta, target._data, target._counter
+    return (
+        (mode is None or mode.silent)
+        and type(out) is HOST
+        and out.flags.writeable
+        and (0 not in out.strides or out.flags.c_contiguous)
+        and (version is None or not version.inference)
+        and (mode is not None or (target._node is None and (meta is None or type(meta) is DetachedMark)))
+    )
+
+
+def may_be_read(t: Any, target: Any, mode: Any) -> bool:
+    """Whether an operand has the dtype of the target, no history that counts, and lies elsewhere, or is the target itself."""
+    if not isinstance(t, TensorBase):
+        return False
+    meta, version = t._meta, t._counter
+    return (
+        type(t._data) is HOST
+        and t._data.dtype is target._data.dtype
+        and (mode is not None or t._node is None)
+        and (meta is None or type(meta) is DetachedMark or version is None or not version.n)
+        and (t is target or version is None or version is not target._counter)
+    )
+
+
+def _compute(op: Op, arrays: list, out: Any) -> bool:
+    """Computes a ufunc of large arrays where the result belongs. False if they do not broadcast."""
+    if out.flags.c_contiguous and fusion.evaluate(op.forward, *arrays, out=out) is not None:
+        return True
+    try:
+        with np.errstate(all="ignore"):  # (after a warning that is an error the result could not be computed again)
+            op.ufunc(*arrays, out)  # type: ignore[misc]
+    except ValueError:
+        return False
+    return True
+
+
+def _copy(op: Op, arrays: list, out: Any) -> bool:
+    """Computes, and copies what that gives. False if it belongs elsewhere, or cannot be computed."""
+    function = op.large if out.size >= PROGRAM_LEAST else op.direct
+    if function is None:
+        return False
+    try:
+        found = function(*arrays)
+    except (ValueError, RuntimeWarning):
+        return False
+    if type(found) is not HOST or found.shape != out.shape or found.dtype is not out.dtype:
+        return False
+    np.copyto(out, found)
+    return True

@@ -1,0 +1,185 @@
+"""The recorder of writes that leave no history, see jit_recorder.py: a small result, computed and copied to where it belongs."""
+
+from __future__ import annotations
+
+from numba import types
+
+from ferro.native.jit import device
+from ferro.native.jit_arrays import is_array, is_like, is_number, is_plain, size_of
+from ferro.native.jit_fields import (
+    WRITABLE,
+    address_of,
+    class_of,
+    data_of,
+    dtype_of,
+    external,
+    flags_of,
+    load64,
+    room,
+    store64,
+    the_none,
+    the_true,
+)
+from ferro.native.jit_interpreter import (
+    bundle,
+    called,
+    clear_error,
+    error_is,
+    give_up,
+    is_tuple,
+    new_long,
+    new_ref,
+    new_tuple,
+    release,
+    retain,
+)
+from ferro.native.jit_objects import (
+    FLOAT32,
+    FLOAT64,
+    changes_of,
+    computed,
+    function_for,
+    handed_on,
+    is_float,
+    is_op,
+    is_tensor,
+    is_up_to_date,
+    known,
+    location_here,
+    mode_here,
+    put,
+    slot,
+)
+from ferro.native.thresholds import ENTRY_MOST
+
+_set_item = external("PyObject_SetItem", types.int32, types.int64, types.int64, types.int64)
+_index_error = address_of("PyExc_IndexError")
+_copy_bytes = external("memcpy", types.int64, types.int64, types.int64, types.int64)
+
+
+def written(objects, count):
+    """written(op, target, x, y, name), of which y may be a number or None."""
+    if count != 5:
+        return 0
+    op, target, x, y = load64(objects), load64(objects + 8), load64(objects + 16), load64(objects + 24)
+    if not is_op(op) or slot(op, "Op.taped") != the_true() or not is_tensor(target) or not is_tensor(x):
+        return 0
+    if y == the_none():
+        return _written(op, target, x, 0, load64(objects + 32))
+    if is_tensor(y):
+        return _written(op, target, x, y, load64(objects + 32))
+    if not is_number(y) or not is_float(slot(x, "TensorBase._data")):
+        return 0
+    number = called(known("constant"), y, dtype_of(slot(x, "TensorBase._data")))
+    if number == 0:
+        return handed_on()
+    found = _written(op, target, x, number, load64(objects + 32)) if is_tensor(number) else 0
+    release(number)
+    return found
+
+
+def assigned(objects, count):
+    """assigned(x, key, value), of which the key is a tuple."""
+    if count != 3:
+        return 0
+    x, key, value, mode = load64(objects), load64(objects + 8), load64(objects + 16), mode_here()
+    if mode == -1 or value == x or not is_tensor(x) or not is_tensor(value) or not is_tuple(key):
+        return 0
+    a, b = slot(x, "TensorBase._data"), slot(value, "TensorBase._data")
+    if not (is_plain(a, FLOAT32) and is_array(b, FLOAT32)) and not (is_plain(a, FLOAT64) and is_array(b, FLOAT64)):
+        return 0
+    if not flags_of(a) & WRITABLE or not _is_free(x, mode) or not _may_be_read(value, x, mode):
+        return 0
+    retain(a)
+    retain(b)
+    done = _set_item(a, key, b)
+    give_up(a, b)
+    if done != 0:
+        if error_is(load64(_index_error())) == 0:
+            return handed_on()
+        clear_error()  # (Python has the words)
+        return 0
+    return new_ref(x) if _noted(x, known("'__setitem__'")) else -1
+
+
+@device
+def _written(op, target, x, y, name):
+    """Computes an operation of one tensor (y is 0) or two into a target, and notes the change."""
+    mode, a, out = mode_here(), slot(x, "TensorBase._data"), slot(target, "TensorBase._data")
+    b = a if y == 0 else slot(y, "TensorBase._data")
+    function = function_for(op, a, b)
+    if mode == -1 or function == 0 or not _is_free(target, mode):
+        return 0
+    if size_of(a) >= ENTRY_MOST or size_of(b) > size_of(a):  # (large results are computed where they belong)
+        return 0
+    if not _may_be_read(x, target, mode) or (y != 0 and not _may_be_read(y, target, mode)):
+        return 0
+    for each in (a, b, out):
+        retain(each)
+    arguments = room()
+    store64(arguments, a)
+    store64(arguments + 8, b)
+    found = computed(function, arguments, 1 if y == 0 else 2)
+    if found > 0:
+        found = _copied(found, out, target, name)
+    give_up(a, b, out)
+    return found
+
+
+@device
+def _is_free(target, mode):
+    """Whether a tensor may be written without a look at histories."""
+    meta = slot(target, "TensorBase._meta")
+    return mode != 0 or (
+        slot(target, "TensorBase._node") == the_none()
+        and (meta == the_none() or class_of(meta) == known("DetachedMark"))
+    )
+
+
+@device
+def _may_be_read(t, target, mode):
+    """Whether an operand has no history that counts, and lies elsewhere, or is the target itself."""
+    counter = slot(t, "TensorBase._counter")
+    return (
+        (mode != 0 or slot(t, "TensorBase._node") == the_none())
+        and is_up_to_date(t)
+        and (t == target or counter == the_none() or counter != slot(target, "TensorBase._counter"))
+    )
+
+
+@device
+def _copied(found, out, target, name):
+    """Copies an array, which it owns, to where it belongs, and notes that. The target, 0 if it belongs elsewhere, -1 after an error."""
+    number, width = (FLOAT32, 4) if is_plain(found, FLOAT32) else (FLOAT64, 8)
+    if (
+        not is_plain(found, number)
+        or not is_plain(out, number)
+        or not is_like(out, found)
+        or not flags_of(out) & WRITABLE
+    ):
+        release(found)
+        return 0
+    _copy_bytes(data_of(out), data_of(found), size_of(found) * width)
+    release(found)
+    return new_ref(target) if _noted(target, name) else -1
+
+
+@device
+def _noted(target, name):
+    """Counts a change, as `bump` does; False if that raises."""
+    counter = slot(target, "TensorBase._counter")
+    if counter == the_none() or slot(target, "TensorBase._meta") != the_none():
+        done = called(known("bump"), target, name)
+        release(done)
+        return done != 0
+    retain(counter)
+    where, changes = location_here(), new_long(changes_of(target) + 1)
+    last = bundle(new_ref(name), where, new_tuple(0)) if where != 0 and changes != 0 else -1
+    if last == -1:
+        give_up(changes, counter)
+        return False
+    before, count = slot(counter, "Version.last"), slot(counter, "Version.n")
+    put(counter, "Version.n", changes)
+    put(counter, "Version.last", last)
+    give_up(before, count, counter)
+    return True
