@@ -106,7 +106,12 @@ MECHANISMS = (
     ),
     Row(
         "programs",
-        ("ferro/cpu/fusion.py", "ferro/cpu/lowering.py", "ferro/cpu/kernels/jit_program.py", "ferro/cpu/kernels/jit_stream.py"),
+        (
+            "ferro/cpu/fusion.py",
+            "ferro/cpu/lowering.py",
+            "ferro/cpu/kernels/jit_program.py",
+            "ferro/cpu/kernels/jit_stream.py",
+        ),
         "the same expression over blocks of large arrays",
     ),
     Row(
