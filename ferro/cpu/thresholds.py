@@ -53,6 +53,10 @@ COPY_LEAST = 1 << 15
 # shown by: bench/thresholds.py
 COPY_CHUNK = 1 << 13
 
+# bytes: of a row of a copy, from which on memcpy is as quick as a loop
+# shown by: bench/run.py --rows 'indexing: (cat|stack|roll)'
+COPY_ROW = 1 << 15
+
 # copies: planned together, up to which the plan is kept for the next time
 # shown by: bench/run.py --rows 'indexing: .*(cat|split)'
 COPY_PLANS = 64

@@ -9,6 +9,7 @@ from numba import extending, types
 from numba.core import cgutils
 from numba.np.numpy_support import carray
 
+from ferro.cpu.thresholds import COPY_ROW
 from ferro.native.jit import device, kernel
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
@@ -62,7 +63,6 @@ def _clear(out):
 _WORDS = 15  # of a copy
 _EVEN = 64  # elements at whose multiples a copy is cut
 _MANY = (1 << 40,)
-_LONG = 1 << 15  # bytes of a row, from which on memcpy is as quick as a loop (of 2000 it takes a fifth more)
 
 u64 = np.uint64  # a negative index is a huge one then, and Numba need not wrap it
 copy_bytes, _set_bytes = [
@@ -136,7 +136,7 @@ def move(start, stop, parts, words):
 @device
 def _copy_row(here, there, count):
     """`count` bytes from one address to another."""
-    if count >= _LONG:
+    if count >= COPY_ROW:
         copy_bytes(there, here, count)
         return
     words = count // 8
