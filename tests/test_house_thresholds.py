@@ -41,7 +41,7 @@ EXCEPTIONS = {
     "cpu/kernels/jit_conv.py": {"_TAPS"},
     "cpu/kernels/jit_conv_points.py": {"_NEAR"},
     "cpu/kernels/jit_conv_weight.py": {"_PLACES"},
-    "cpu/kernels/jit_gemm.py": {"NEAR", "_DEEP"},
+    "cpu/kernels/jit_gemm.py": {"NEAR", "_DEEP", "_PANELS"},
     "cpu/kernels/jit_random.py": {"_CHUNK"},
     "cpu/kernels/jit_rows.py": {"SHORT"},
 }
