@@ -96,8 +96,12 @@ def formulas_of(run: Run, node: Any, g: Any, source: Any, wants: list | None) ->
         some = next(p for p in g if p is not None) if type(g) is tuple else g
         xp = backend.xp_of(some) if not ALIVE else backend.xp_beside(some, node.saved)
     formulas = plan.recorded if run.record else plan.formulas
-    if not (run.record or plan.general or isinstance(g, tuple) or ALIVE) and g.size >= PROGRAM_LEAST:
-        formulas = backend.large_formulas(xp, plan)
+    if not (run.record or plan.general or isinstance(g, tuple) or ALIVE):
+        # those of the serial loop: written out, they may give an array in another order, whose sums round otherwise
+        if g.size >= PROGRAM_LEAST:
+            formulas = backend.large_formulas(xp, plan)
+        elif xp is cpu and source is node:
+            formulas = plan.small
     if plan.joint:
         found = plan.user(run, given, node) if plan.user else formulas[0](xp, g, source)
         return [found[i] for i in (plan.spread or plan.indices)]

@@ -19,7 +19,7 @@ import numpy as np
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.strided_copy import address, contiguous
-from ferro.cpu.lowering import POWERS, CannotLower, Lowered, Value, loop_of, ufunc_of
+from ferro.cpu.lowering import POWERS, Lowered, Value, loop_of, lowered, ufunc_of
 from ferro.cpu.namespace import cpu
 from ferro.cpu.pointwise import where
 from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_BLOCK, STREAM_LEAST
@@ -125,13 +125,8 @@ def _program(formula: Callable, dtype: np.dtype, arguments: tuple) -> _Program |
     given = [Symbol(dtype=dtype) if a is _ARRAY else a for a in arguments]
     inputs = [a for a in given if isinstance(a, Symbol)]
     expression = trace(formula, *given)
-    if expression is None:
-        return None
-    try:
-        lowered = Lowered(expression, inputs, dtype)
-    except CannotLower:
-        return None
-    return _Program(lowered, len(inputs)) if lowered.steps and lowered.result.kind == "step" else None
+    found = None if expression is None else lowered(expression, inputs, dtype)
+    return None if found is None else _Program(found, len(inputs))
 
 
 class _Array:

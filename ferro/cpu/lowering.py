@@ -14,7 +14,7 @@ from ferro.cpu.trace import once, trace
 from ferro.expressions import Symbol, conjugate
 from ferro.native.entries import fallback
 
-__all__ = ["POWERS", "CannotLower", "Lowered", "Value", "loop_of", "ufunc_of"]
+__all__ = ["POWERS", "Lowered", "Value", "loop_of", "lowered", "ufunc_of"]
 
 _BOOL = np.dtype(np.bool_)
 
@@ -82,7 +82,7 @@ _UFUNCS: dict[Any, np.ufunc] = {
 POWERS = (operator.pow, power)
 
 
-class CannotLower(Exception):
+class _CannotLower(Exception):
     """A step of the expression has no inner loop."""
 
 
@@ -109,7 +109,7 @@ class Lowered:
             self.constants.append(x)
             return Value("constant", len(self.constants) - 1, self.dtype)
         if not isinstance(x, Symbol):
-            raise CannotLower
+            raise _CannotLower
         return self._values.get(x) or self._values.setdefault(x, self._step(x.function, x.operands))
 
     def _step(self, function: Any, operands: tuple) -> Value:
@@ -124,26 +124,35 @@ class Lowered:
             elif isinstance(exponent, Symbol):
                 function = np.power
             else:
-                raise CannotLower
+                raise _CannotLower
         found = tuple(map(self._value, operands))
         if function is where:
             numbers = not any(isinstance(x, Symbol) for x in operands[1:])  # of which NumPy makes float64
             if numbers or [value.dtype for value in found] != [_BOOL, self.dtype, self.dtype]:
-                raise CannotLower
+                raise _CannotLower
             return self._note((0, self.dtype.itemsize), self.dtype, found)  # the one step that is no ufunc
         ufunc = ufunc_of(function)
         if ufunc is None or ufunc.nin != len(found) or ufunc.nout != 1:
-            raise CannotLower
+            raise _CannotLower
         codes = "".join([value.dtype.char for value in found])
         result = next((t[-1] for t in ufunc.types if t[: len(codes)] == codes and t[len(codes) :][:2] == "->"), None)
         loop = None if result is None else loop_of(ufunc, f"{codes}->{result}")
         if loop is None or result is None:
-            raise CannotLower
+            raise _CannotLower
         return self._note(loop, np.dtype(result), found)
 
     def _note(self, loop: tuple[int, int], result: np.dtype, operands: tuple[Value, ...]) -> Value:
         self.steps.append((loop, result, operands))
         return Value("step", len(self.steps) - 1, result)
+
+
+def lowered(expression: Symbol, inputs: list[Symbol], dtype: np.dtype) -> Lowered | None:
+    """An expression as steps; None if one of them has no inner loop, or there are none."""
+    try:
+        found = Lowered(expression, inputs, dtype)
+    except _CannotLower:
+        return None
+    return found if found.steps and found.result.kind == "step" else None
 
 
 def ufunc_of(function: Any) -> np.ufunc | None:

@@ -108,7 +108,8 @@ def _arranged(name: str, edges: Any, order: Any) -> Any:
     numbers = plain(order)
     if numbers.size and (numbers.min() < 0 or numbers.max() >= edges.shape[-1]):
         raise RuntimeError(f"{name}(): sorter index out of range: allowed are 0 to {edges.shape[-1] - 1}")
-    return backend.xp_of(edges).gather(edges, edges.ndim - 1, order)
+    xp = backend.xp_of(order if type(edges) is backend.HOST else edges)  # (under vmap either may be batched)
+    return xp.gather(edges, edges.ndim - 1, order)
 
 
 def bucketize(

@@ -218,6 +218,11 @@ def test_the_programs_of_ci_have_all_that_they_should() -> None:
     assert not few, counts
 
 
+def test_threads_and_the_serial_loop_run_the_same_form_of_a_formula() -> None:
+    """The gradient of a product whose cotangent lies in another order: once its two forms gave arrays of different order."""
+    check(Maker(10230).make())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(10))
 def test_ten_thousand_random_programs(part: int) -> None:
