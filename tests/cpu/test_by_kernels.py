@@ -12,7 +12,7 @@ import pytest
 from ferro.cpu.array_function import DECLARED as OF_ROWS
 from ferro.cpu.by_kernels import DECLARED, TILED, ByKernels, sides
 from ferro.cpu.kernels import tiles
-from ferro.native import readiness, registry, threads
+from ferro.native import loader, readiness, registry, threads
 from ferro.native.entries import fallback
 from ferro.native.kernel import Kernel
 from tests.configuration import with_kernels
@@ -117,6 +117,8 @@ def near_all(found: list, wanted: list, dtype: Any) -> None:
 def test_every_kernel_is_reached_on_one_side_and_none_on_the_other(
     made: ByKernels, dtype: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not loader.SUPPORTED and any(name.endswith("_numbers") for name in made.kernels):
+        pytest.skip("small draws are left to Python where Numba itself runs the kernels")
     called: set[str] = set()
     call = Kernel.__call__
 

