@@ -96,8 +96,11 @@ def call_hooks(run: Run, hooks: dict, g: Any, where: str) -> Any:
 
     All see the same object until one returns another, as in PyTorch: what one notes on it, the next may read.
     """
-    seen = as_tensor(run, g) if hooks else None
-    for hook in tuple(hooks.values()):
+    called = tuple(hooks.values())  # looked at once: another thread may add a hook, or remove one
+    if not called:
+        return g
+    seen = as_tensor(run, g)
+    for hook in called:
         result = hook(seen)
         if result is not None:
             _check_hook_result(result, seen, where)

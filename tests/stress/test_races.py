@@ -345,6 +345,23 @@ def test_hooks_come_and_go_while_other_threads_run_backward() -> None:
     assert x.grad.tolist() == [2.0 * 400] * 8
 
 
+def test_a_hook_added_while_hooks_are_called_sees_the_gradient() -> None:
+    seen: list = []
+
+    class Late(dict):
+        """Empty when it is first looked at; another thread adds a hook before it is read."""
+
+        def values(self) -> Any:
+            self[0] = seen.append
+            return super().values()
+
+    y = leaf(1.0, 2.0) * 2
+    y.register_hook(lambda g: None).remove()
+    y.grad_fn.meta.pre[0] = Late()
+    y.sum().backward()
+    assert [g.tolist() for g in seen] == [[1.0, 1.0]]
+
+
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_recorded_gradients_of_a_shared_leaf_lose_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
