@@ -137,7 +137,6 @@ MECHANISMS = (
             "ferro/native/layout.py",
             "ferro/native/entries.py",
             "ferro/cpu/kernels/entries.py",
-            "ferro/cpu/kernels/entry_table.py",
         ),
         "calls of kernels without Python: machine code reads the arguments",
     ),

@@ -21,7 +21,7 @@ from ferro.core.node import OutputRef
 from ferro.core.owners import is_sole
 from ferro.core.primitives import CAST
 from ferro.cpu import fusion
-from ferro.cpu.kernels.entries import entry
+from ferro.cpu.kernels.entries import with_entry
 from ferro.cpu.kernels.strided_copy import copied
 from ferro.cpu.sparse_rows import Rows
 from ferro.cpu.thresholds import ADD_IN_PLACE_LEAST, PROGRAM_LEAST
@@ -48,7 +48,7 @@ def add(before: Any, gx: Any) -> Any:
     return before if gx is None else before + gx
 
 
-_plus = entry(operator.add)
+_plus = with_entry(operator.add)
 
 
 def _sum(xp: Any, x: Any, y: Any) -> Any:

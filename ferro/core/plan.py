@@ -10,7 +10,7 @@ from ferro import cpu
 from ferro.core import codegen
 from ferro.core.saved_values import saved_arrays, saved_tensors
 from ferro.cpu import blocks, fusion
-from ferro.cpu.kernels.entries import entry
+from ferro.cpu.kernels.entries import with_entry
 from ferro.native.entries import fallback
 
 # How forward mode follows an operation: see `kind` of Op.
@@ -175,7 +175,7 @@ def for_large(forward: Callable, direct: Any) -> Callable:
     def function(*args: Any) -> Any:
         return fusion.run(forward, cpu, *args)
 
-    return function if fallback(direct) is direct else entry(function, direct.__name__)
+    return function if fallback(direct) is direct else with_entry(function, direct.__name__)
 
 
 def bind_large(op: Any, formula: Any, names: tuple[str, ...]) -> Callable:

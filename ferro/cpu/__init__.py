@@ -2,7 +2,6 @@
 
 import warnings as _warnings
 
-from ferro.cpu import array_function as _array_function
 from ferro.cpu.activations import *
 from ferro.cpu.attention import *
 from ferro.cpu.convolution import *
@@ -16,6 +15,7 @@ from ferro.cpu.grids import *
 from ferro.cpu.indexing import *
 from ferro.cpu.interpolation import *
 from ferro.cpu.joining import *
+from ferro.cpu.kernels import entries as _entries
 from ferro.cpu.linalg_exponential import *
 from ferro.cpu.linalg_ldl import *
 from ferro.cpu.linalg_solve import *
@@ -42,7 +42,7 @@ from ferro.cpu.streams import *  # (of torch.cpu, whose name this package has)
 from ferro.cpu.structure import *
 from ferro.cpu.variance import *
 
-globals().update(_array_function.entries())  # all of them are declared by now
+_entries.bind(globals())  # all are declared by now
 
 # log(0) is -inf and 0/0 is nan, here as in PyTorch: no occasion for NumPy's RuntimeWarning where ferro itself computes.
 # A filter costs nothing, np.errstate around each operation costs as much as four small operations.

@@ -21,20 +21,15 @@ Note [Array functions]
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator
-from functools import partial, wraps
-from importlib import import_module
+from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.kernel_routes import Routes
 from ferro.cpu.kernels.common import has_kernel, is_half, widened
-from ferro.cpu.kernels.entries import DTYPES, FILES, entry
-from ferro.native.entries import EntryFile
-
-_PACKAGE = "ferro.cpu.kernels"
+from ferro.cpu.kernels.entries import declare, with_entry
 
 DECLARED: dict[str, ArrayFunction] = {}
 
@@ -154,43 +149,15 @@ def array_function(
     - `columns` (str): likewise, the loop along a dimension that is not the last: see `softmax_columns`
     - `grain` (float): elements that a thread takes in 50 microseconds, over `common.GRAIN`
 
-    It returns the function behind the entry; `entries` has that with the entry before it.
+    It returns the function behind the entry, which stands before it in ferro.cpu.
     """
     if name in DECLARED and DECLARED[name].formula.__module__ != formula.__module__:  # (a module may be loaded again)
         raise ValueError(f"the array function {name} is declared already")
     DECLARED[name] = made = ArrayFunction(name, layout, formula, loop, small, columns, grain)
+    declare(name, layout.replace("needs", "any").replace("state", "buffer"), made.small)
     return made.function
-
-
-# --- entries ---------------------------------------------------------------------------------------------------------
 
 
 def entered(made: ArrayFunction) -> Callable:
     """A declared function behind its entries."""
-    return entry(made.function, made.name)
-
-
-def entries() -> dict[str, Callable]:
-    """All declared functions behind their entries, by name. What is declared later has none."""
-    if f"{next(iter(DTYPES))}.rows" not in FILES:
-        loops = sorted({loop.partition(".")[0] for made in DECLARED.values() for loop in (made.loop, made.small)})
-        sources = (*[f"{_PACKAGE}.{module}" for module in loops], "ferro.native.jit_entries")
-        layouts = "".join([f"{made.name} {made.layout} {made.small} " for made in DECLARED.values()])
-        mark = hashlib.blake2b(layouts.encode(), digest_size=4).hexdigest()
-        for code in DTYPES:
-            FILES[f"{code}.rows"] = EntryFile(f"{code}rows{mark}", sources, partial(_compiled, code))
-    return {name: entered(made) for name, made in DECLARED.items()}
-
-
-def _compiled(code: str) -> dict[str, Any]:
-    """The entries for a dtype, by name; this imports Numba."""
-    from ferro.native import jit_entries
-
-    found = {}
-    for name, made in DECLARED.items():
-        module, _, loop = made.small.partition(".")
-        kernel = getattr(import_module(f"{_PACKAGE}.{module}"), loop)
-        found[name] = jit_entries.make(
-            kernel, made.layout.replace("needs", "any").replace("state", "buffer"), DTYPES[code]
-        )
-    return found
+    return with_entry(made.function, made.name)

@@ -10,19 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.cpu.elementwise import written_by
-from ferro.cpu.kernels.entries import entry
+from ferro.cpu.kernels.entries import with_entry
 from ferro.cpu.trace import trace
 from ferro.elementwise import Elementwise
 from ferro.expressions import Symbol, conjugate
 
 ENTRIES: dict[Any, Any] = {
-    f: entry(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
+    f: with_entry(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
 }
 
 
 def _by_conjugate(function: Any) -> Any:
     """The function of a and the conjugate of b; real numbers are their own."""
-    return entry(lambda a, b: function(a, b.conj()), function.__name__)
+    return with_entry(lambda a, b: function(a, b.conj()), function.__name__)
 
 
 _BY_CONJUGATE = {f: _by_conjugate(f) for f in (operator.mul, operator.truediv)}

@@ -107,7 +107,7 @@ def _images(make: Make) -> Iterator[tuple]:
                 yield x, w, y, (stride, pad, dilation, groups)
 
 
-@entry
+@entry("", "jit_small_conv.entries")
 @rounded_once
 @by_kernels(
     "correlate in_blocks in_equal_blocks multiply_images winograd winograd_taps",
@@ -139,7 +139,7 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
     return y
 
 
-@entry
+@entry("", "jit_small_conv.entries")
 @rounded_once
 @by_kernels(
     "correlate in_blocks in_equal_blocks multiply_images winograd winograd_taps",
@@ -175,7 +175,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
     return x
 
 
-@entry
+@entry("", "jit_small_conv.entries")
 @rounded_once
 @by_kernels(
     "correlate_channels correlate_taps from_channels winograd_by_taps",

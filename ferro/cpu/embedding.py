@@ -23,7 +23,7 @@ __all__ = ["add_rows", "long_rows", "row_scale", "table_rows", "take_rows"]
 _COUNTS = (*sides(math.ceil(SMALL / 20)), GRAIN // 20)  # of rows, around thresholds
 
 
-@entry
+@entry("table index -> taken ?", "jit_small.take_rows")
 @by_kernels("take", lambda make: ((make(300, 20), places(make, 300, n)) for n in _COUNTS))
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""
@@ -86,7 +86,7 @@ def _added(make: Make) -> Iterator[tuple]:
         yield make(n, 20), places(make, 50, n), 50, 3, True
 
 
-@entry
+@entry("x index count none false -> counted ?", "jit_small.add_rows")
 @by_kernels("add_slices", _added)
 def add_rows(g: Any, indices: Any, count: int, padding: int | None, by_frequency: bool) -> Any:
     """A table of `count` rows in which row i is the sum of the rows of g that have index i, each times its row_scale.

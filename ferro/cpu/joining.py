@@ -22,7 +22,7 @@ __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index
 ALL = slice(None)
 
 
-@entry
+@entry("", "jit_joining.entries")
 def cat(xs: Any, dim: int) -> Any:
     """The arrays one behind the other along a dimension."""
     first = xs[0]
@@ -55,7 +55,7 @@ def _agree(xs: Any, dim: int) -> bool:
     return True
 
 
-@entry
+@entry("", "jit_joining.entries")
 def stack(xs: Any, dim: int) -> Any:
     """The arrays, of one shape and dtype, one behind the other along a new dimension."""
     first = xs[0]

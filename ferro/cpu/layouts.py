@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.entries import entry
+from ferro.cpu.kernels.entries import with_entry
 from ferro.native.entries import fallback
 
 ndarray = np.ndarray
@@ -205,7 +205,7 @@ def laid(function: Callable, rule: str, arrays: int | None = None, others: int =
     if arrays:
         kept = _written_out(arrays, others, rule in (ITERATED, FIRST), rule == ITERATED)(inner, placed)
     kept = wraps(inner)(kept)
-    return kept if inner is function else entry(kept, function.__name__)
+    return kept if inner is function else with_entry(kept, function.__name__)
 
 
 @lru_cache

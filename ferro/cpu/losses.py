@@ -20,7 +20,7 @@ from ferro.cpu.softmax import softmax
 from ferro.native.readiness import get
 from ferro.native.workers import run_parts
 
-__all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp",
+__all__ = ["cross_entropy", "cross_entropy_again", "cross_entropy_share", "cross_entropy_vjp", "difference_loss", "difference_slope",
            "loss_of_difference", "nll_pick", "nll_spread", "row_losses", "row_losses_vjp",
            "slope_of_difference"]  # fmt: skip
 
@@ -178,7 +178,7 @@ def _as_rows(x: Any) -> Any:
     return x if x.ndim == 2 else np.moveaxis(x, 1, 0).reshape(x.shape[1], x.size // max(x.shape[1], 1)).T
 
 
-@entry
+@entry("x labels none number mean number -> one norms ?", "jit_small.cross_entropy")
 def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float) -> tuple:
     """The cross-entropy of logits x (N, C, ...) and class indices (N, ...), reduced; and what its backward wants kept, the
     logsumexp of each row.
@@ -194,7 +194,7 @@ def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction
     return np.asarray(loss).astype(x.dtype, copy=False), kept
 
 
-@entry
+@entry("one x labels none number mean number norms -> x ?", "jit_small.cross_entropy_vjp")
 def cross_entropy_vjp(
     g: Any, x: Any, target: Any, weight: Any, ignore_index: int, reduction: str, smoothing: float, kept: Any
 ) -> Any:
@@ -218,7 +218,7 @@ def cross_entropy_vjp(
 
 def cross_entropy_again(g: Any, x: Any, target: Any, weight: Any, ignore_index: int) -> Any:
     """The backward of cross_entropy without reduction, from the logits alone."""
-    kept = cross_entropy(x, target, weight, ignore_index, "none", 0.0)[1]
+    kept = cpu.cross_entropy(x, target, weight, ignore_index, "none", 0.0)[1]
     return cross_entropy_vjp(g, x, target, weight, ignore_index, "none", 0.0, kept)
 
 
@@ -287,7 +287,7 @@ def _slopes(make: Make) -> Iterator[tuple]:
 def loss_of_difference(loss: Any, kind: str, x: Any, y: Any, parameter: float, factor: float, reduction: str) -> Any:
     """loss(xp, x - y, parameter) of each element, reduced; it is `factor` times the loss that `kind` names."""
     if _has_kernel(kind, x, y, reduction):
-        return difference_loss(KINDS[kind], x, y, float(parameter), factor, reduction)
+        return cpu.difference_loss(KINDS[kind], x, y, float(parameter), factor, reduction)
     return xp.loss_of_difference(cpu, loss, kind, x, y, parameter, factor, reduction)
 
 
@@ -297,7 +297,7 @@ def slope_of_difference(
 ) -> Any:
     """slope(xp, g scale, x - y, parameter), the gradient of `loss_of_difference` by x before the reduction's part in it."""
     if _has_kernel(kind, x, y, ""):
-        return difference_slope(KINDS[kind], g, x, y, float(parameter), scale * factor)
+        return cpu.difference_slope(KINDS[kind], g, x, y, float(parameter), scale * factor)
     return xp.slope_of_difference(cpu, slope, kind, g, x, y, parameter, factor, scale)
 
 
@@ -314,7 +314,7 @@ def _flat_pair(x: Any, y: Any) -> tuple:
     return contiguous(x).reshape(-1), contiguous(y).reshape(-1)
 
 
-@entry
+@entry("number x = number number mean -> one", "jit_small.difference_loss")
 def difference_loss(kind: int, x: Any, y: Any, parameter: float, factor: float, reduction: str) -> Any:
     """(x - y)^2, |x - y| or Huber's loss of x - y, times a factor, reduced; blocks are added in float64."""
     a, b = _flat_pair(x, y)
@@ -331,7 +331,7 @@ def difference_loss(kind: int, x: Any, y: Any, parameter: float, factor: float, 
     return np.array(total / a.size if reduction == "mean" else total, x.dtype)
 
 
-@entry
+@entry("number one x = number number -> x", "jit_small.difference_slope")
 def difference_slope(kind: int, g: Any, x: Any, y: Any, parameter: float, factor: float) -> Any:
     """g times the slope of `difference_loss` by x; g is a number (0-d) where the loss was reduced."""
     a, b = _flat_pair(x, y)

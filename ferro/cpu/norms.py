@@ -11,13 +11,13 @@ from ferro import xp
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
 from ferro.cpu.namespace import cpu
-from ferro.cpu.reductions import FLOAT32, amax, amin, sum, wide
+from ferro.cpu.reductions import FLOAT32, wide
 from ferro.cpu.variance import doubled, in_range
 
 __all__ = ["euclidean", "over_norm", "vector_norm"]
 
 
-@entry
+@entry("x number dims keep -> r ?+", "jit_small.vector_norm", large="jit_total.vector_norm")
 def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     """(sum |x|^ord)^(1/ord) over the dimensions `dim`; 0 counts the non-zeros, inf and -inf take the extreme |x|."""
     d = x.real.dtype
@@ -36,14 +36,14 @@ def _vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
             return _scaled_norm(x, ord, dim, keepdim)
         return np.sqrt(squares if keepdim else without(squares, dim))
     if ord == 0:
-        return sum((x != 0).astype(x.real.dtype), dim, keepdim)
+        return cpu.sum((x != 0).astype(x.real.dtype), dim, keepdim)
     size = np.abs(x)
     if ord == 1:
-        return sum(size, dim, keepdim)
+        return cpu.sum(size, dim, keepdim)
     if math.isinf(ord):
-        return amax(size, dim, keepdim) if ord > 0 else amin(size, dim, keepdim)
+        return cpu.amax(size, dim, keepdim) if ord > 0 else cpu.amin(size, dim, keepdim)
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
-        powers = sum(size**ord, dim, True)
+        powers = cpu.sum(size**ord, dim, True)
         if not in_range(powers):
             return _scaled_norm(x, ord, dim, keepdim)
         return (powers if keepdim else without(powers, dim)) ** (1 / ord)
@@ -52,7 +52,7 @@ def _vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
 def _squares(x: Any, dim: tuple) -> Any:
     """The sum of |x|²."""
     with np.errstate(over="ignore", under="ignore"):
-        return sum(x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x, dim, True)
+        return cpu.sum(x.real**2 + x.imag**2 if x.dtype.kind == "c" else x * x, dim, True)
 
 
 def without(x: Any, dim: tuple) -> Any:
@@ -64,11 +64,11 @@ def _scaled_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     """The norm by sums of powers of numbers over the one that decides: the largest, or for a negative order the smallest."""
     size = np.abs(x)
     if not size.size:
-        return sum(size, dim, keepdim)
-    leading = amax(size, dim, True) if ord > 0 else amin(size, dim, True)
+        return cpu.sum(size, dim, keepdim)
+    leading = cpu.amax(size, dim, True) if ord > 0 else cpu.amin(size, dim, True)
     plain = (leading > 0) & (leading < np.inf)
     with np.errstate(divide="ignore", over="ignore", under="ignore"):
-        out = leading * sum((size / np.where(plain, leading, 1)) ** ord, dim, True) ** (1 / ord)
+        out = leading * cpu.sum((size / np.where(plain, leading, 1)) ** ord, dim, True) ** (1 / ord)
     out = np.where(plain, out, leading)
     return out if keepdim else without(out, dim)
 
@@ -83,7 +83,7 @@ def euclidean(x: Any, y: Any) -> Any:
     if 0 < largest < np.inf and not 1 / _FAR[a.dtype] < largest < _FAR[a.dtype]:  # squares would leave the range
         exponent = np.frexp(largest)[1]
         return np.ldexp(euclidean(np.ldexp(a, -exponent), np.ldexp(b, -exponent)), exponent).astype(x.dtype, copy=False)
-    squares = sum(a * a, (a.ndim - 1,), True) + np.swapaxes(sum(b * b, (b.ndim - 1,), True), -1, -2)
+    squares = cpu.sum(a * a, (a.ndim - 1,), True) + np.swapaxes(cpu.sum(b * b, (b.ndim - 1,), True), -1, -2)
     squares -= 2 * (a @ np.swapaxes(b, -1, -2))
     return np.sqrt(np.maximum(squares, 0, out=squares), out=squares).astype(x.dtype, copy=False)
 

@@ -13,7 +13,7 @@ from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.elementwise import function_of as _function_of
 from ferro.cpu.elementwise import primitive as _primitive
 from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
-from ferro.cpu.kernels.entries import entry
+from ferro.cpu.kernels.entries import declare as _declare_entry
 from ferro.cpu.masks import select
 from ferro.elementwise import elementwise as _declare
 from ferro.native import isa
@@ -30,9 +30,15 @@ reciprocal, abs = np.reciprocal, np.abs
 isnan, isfinite, isinf, signbit = np.isnan, np.isfinite, np.isinf, np.signbit
 gcd, lcm = np.gcd, np.lcm
 logical_and, logical_or, logical_xor, logical_not = np.logical_and, np.logical_or, np.logical_xor, np.logical_not
-maximum, minimum, fmax, fmin = entry(np.maximum), entry(np.minimum), np.fmax, np.fmin
+maximum, minimum, fmax, fmin = np.maximum, np.minimum, np.fmax, np.fmin
 floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysign, np.nextafter
 conj, zeros_like = np.conj, np.zeros_like
+
+# Python's operators have entries, too: those who call them put them before, see bound.py.
+for _name in ("add", "sub", "mul", "truediv", "maximum", "minimum"):
+    _declare_entry(_name, "x ~ -> x +", f"jit_small.{_name}")
+for _name in ("neg", "sqrt"):
+    _declare_entry(_name, "x -> x +", f"jit_small.{_name}")
 
 
 def log1p_complex(x: Any) -> Any:

@@ -28,6 +28,7 @@ from ferro.cpu.kernels.reduce import (
     quotients,
     total,
 )
+from ferro.cpu.namespace import cpu
 from ferro.cpu.thresholds import SUM_LEAST, SUM_RUN
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "max_dim", "mean",
@@ -71,13 +72,13 @@ def matrices(make: Make) -> Iterator[tuple]:
                 yield make(*shape), dim, False
 
 
-@entry
+@entry("x dims keep -> r ?+", "jit_small.sum", large="jit_total.sum")
 @by_kernels("sum_rows sum_columns", matrices)
 def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Sum over the dimensions `dim`, in the dtype of x.  See Note [Accurate sums]."""
     d = x.dtype
     if d is FLOAT16 or d is BFLOAT16:
-        return sum(x.astype(FLOAT32), dim, keepdim).astype(d)
+        return cpu.sum(x.astype(FLOAT32), dim, keepdim).astype(d)
     if x.size <= SMALL or d.kind in "biu" or not dim:
         return _add(x, dim, d, None, keepdim)
     if has_sum_kernel(x):
@@ -125,16 +126,16 @@ def _blocked_sum(x: Any, d: int) -> Any:
     return total
 
 
-@entry
+@entry("x dims keep -> r ?+", "jit_small.mean", large="jit_total.mean")
 def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Mean over the dimensions `dim`; nan over none."""
     d = x.dtype
     with np.errstate(over="ignore", invalid="ignore"):
-        total = sum(wide(x), dim, keepdim)
+        total = cpu.sum(wide(x), dim, keepdim)
     n = count(x.shape, dim)
     if n:
         if total.dtype is FLOAT32 and not _and(np.isfinite(total), None):  # a sum may overflow where the mean does not
-            total = sum(x.astype(np.float64), dim, keepdim)
+            total = cpu.sum(x.astype(np.float64), dim, keepdim)
         total = total / (n if total.ndim == 0 else number(n, total.dtype))
     else:
         total = np.full_like(total, np.nan)
@@ -143,7 +144,7 @@ def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 def nansum(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Sum over the dimensions `dim`, nan counted as zero."""
-    return sum(np.where(np.isnan(x), np.zeros((), x.dtype), x), dim, keepdim)
+    return cpu.sum(np.where(np.isnan(x), np.zeros((), x.dtype), x), dim, keepdim)
 
 
 _PRODUCTS = kernels("jit_reduce.prod_rows prod_columns quotients")
@@ -204,14 +205,14 @@ def _prod_others(x: Any, dim: int) -> Any:
 # -- extrema -----------------------------------------------------------------------------------------------------------
 
 
-@entry
+@entry("x dims keep -> r +", "jit_small.amax", large="jit_total.amax")
 @by_kernels("max_rows max_columns", matrices)
 def amax(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Largest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.maximum, x, dim, keepdim)
 
 
-@entry
+@entry("x dims keep -> r +", "jit_small.amin", large="jit_total.amin")
 @by_kernels("min_rows min_columns", matrices)
 def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Smallest element over the dimensions `dim`; nan if one is nan."""
@@ -257,7 +258,7 @@ def _along_rows(ufunc: Any, x: Any) -> Any:
 
 def aminmax(x: Any, dim: tuple, keepdim: bool) -> tuple:
     """Smallest and largest element over the dimensions `dim`."""
-    return amin(x, dim, keepdim), amax(x, dim, keepdim)
+    return cpu.amin(x, dim, keepdim), cpu.amax(x, dim, keepdim)
 
 
 def argmax(x: Any, dim: int | None, keepdim: bool) -> Any:
@@ -285,14 +286,14 @@ _largest: Any = np.maximum.reduce
 _least: Any = np.minimum.reduce
 
 
-@entry
+@entry("x dims keep -> r i", "jit_small.max_dim")
 @by_kernels("first_extreme_columns", lambda make: ((x, dim[0], keep) for x, dim, keep in matrices(make)))
 def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Largest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmax)
 
 
-@entry
+@entry("x dims keep -> r i", "jit_small.min_dim")
 @by_kernels("first_extreme_columns", lambda make: ((x, dim[0], keep) for x, dim, keep in matrices(make)))
 def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Smallest element along one dimension, and its index."""
@@ -321,7 +322,7 @@ def tie_weights(x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
     if x.dtype.kind != "c" and np.isnan(out).any():
         hit |= np.isnan(x) & np.isnan(out)
     share = hit.astype(x.dtype if x.dtype.itemsize > 2 else FLOAT32)
-    n = sum(share, dim, True)
+    n = cpu.sum(share, dim, True)
     if not _and(n == 1, None):  # else nothing ties
         share = share / n
     return share.astype(x.dtype, copy=False)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ferro.cpu.array_function import array_function
 from ferro.cpu.kernels.common import SMALL
-from ferro.cpu.reductions import sum
+from ferro.cpu.namespace import cpu
 from ferro.cpu.rows import row_sums
 
 __all__ = ["log_softmax", "log_softmax_vjp", "logsumexp", "softmax", "softmax_vjp"]
@@ -90,7 +90,7 @@ def _logsumexp(x: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     top = np.maximum.reduce(np.real(x), dims, keepdims=True, initial=-np.inf)
     top = np.where(np.isinf(top), 0, top).astype(top.dtype)  # infinity - infinity must not arise
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        out = np.log(sum(np.exp(x - top), dims, True)) + top
+        out = np.log(cpu.sum(np.exp(x - top), dims, True)) + top
     return np.asarray(out if keepdim else np.squeeze(out, dims))
 
 

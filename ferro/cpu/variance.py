@@ -11,7 +11,8 @@ from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
-from ferro.cpu.reductions import FLOAT32, amax, count, kept_or_not, matrices, mean, number, sum, wide
+from ferro.cpu.namespace import cpu
+from ferro.cpu.reductions import FLOAT32, count, kept_or_not, matrices, number, wide
 
 __all__ = ["std", "std_mean", "var", "var_mean"]
 
@@ -20,7 +21,7 @@ _SMALL = {FLOAT32: 1e-30, np.dtype(np.float64): SMALL_SQUARES}
 SMALL_NORM = SMALL_SQUARES**0.5
 
 
-@entry
+@entry("x dims number keep -> r ?", "jit_small.var")
 def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
     """Variance over the dimensions `dim`: the sum of |x - mean|^2 over n - correction (at least 0)."""
     return var_mean(x, dim, correction, keepdim)[0]
@@ -61,7 +62,7 @@ def _spread(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
     v, m = _variance(x, dim, correction, keepdim)
     if x.dtype.itemsize < (16 if x.dtype.kind == "c" else 8) or x.size == 0 or in_range(v):
         return v, m, None
-    largest = amax(np.maximum(np.abs(x.real), np.abs(x.imag)) if x.dtype.kind == "c" else np.abs(x), dim, True)
+    largest = cpu.amax(np.maximum(np.abs(x.real), np.abs(x.imag)) if x.dtype.kind == "c" else np.abs(x), dim, True)
     odd = ~((v > SMALL_SQUARES) & np.isfinite(v)).reshape(largest.shape)
     if not (odd & np.isfinite(largest) & ((largest < SMALL_NORM) | (largest > 1))).any():
         return v, m, None  # the variance of equal numbers is 0
@@ -99,10 +100,10 @@ def _from_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
         m = (
             (_add(x, dim, np.result_type(x.dtype, np.float64), None, True) / n).astype(x.dtype)
             if n
-            else mean(x, dim, True)
+            else cpu.mean(x, dim, True)
         )
         diff = x - m
-        squares = sum(diff.real**2 + diff.imag**2 if x.dtype.kind == "c" else diff * diff, dim, keepdim)
+        squares = cpu.sum(diff.real**2 + diff.imag**2 if x.dtype.kind == "c" else diff * diff, dim, keepdim)
     return m if keepdim else m.reshape(np.shape(squares)), squares
 
 

@@ -18,7 +18,9 @@ from ferro.native import disk_cache
 
 _ROOT = str(Path(__file__).parents[2])  # the folder that ferro is imported from
 IDLE = 10.0  # seconds without a request after which a child ends
-MOST_MEMORY = 1e9  # bytes from which a child ends, and another one takes what is still asked for (one dtype takes 0.8e9)
+MOST_MEMORY = (
+    1e9  # bytes from which a child ends, and another one takes what is still asked for (one dtype takes 0.8e9)
+)
 
 
 # --- seen from the program -------------------------------------------------------------------------------------------

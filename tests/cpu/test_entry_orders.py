@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ferro.cpu import layouts
-from ferro.cpu.kernels import entries, entry_table
+from ferro.cpu.kernels import entries
 from ferro.elementwise import DECLARED
 from tests.configuration import with_machine_code
 
@@ -18,10 +18,8 @@ pytestmark = with_machine_code
 DTYPES = (np.float32, np.float64)
 ELEMENTWISE = {
     name: words.split()
-    for table in entry_table.LAYOUTS.values()
-    for names, layout in table.items()
-    for name in names.split()
-    if (words := layout.rstrip(" +?"))
+    for name, made in entries.DECLARED.items()
+    if (words := made.layout.rstrip(" +?"))
     and words.endswith("-> x")
     and set(words.split()) <= {"x", "many", "=", "~", "->"}
 }
@@ -39,7 +37,7 @@ def refuse(*_: Any) -> Any:
 
 def ask(name: str, *args: Any) -> Any:
     """What the entry of that name answers, by itself."""
-    function = entries.entry_of(PRINTED[name], refuse) if name in PRINTED else entries.entry(refuse, name)
+    function = entries.entry_of(PRINTED[name], refuse) if name in PRINTED else entries.with_entry(refuse, name)
     if function is refuse:
         pytest.skip(f"there is no machine code of {name} on this processor")
     return function(*args)

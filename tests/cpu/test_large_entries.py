@@ -41,7 +41,7 @@ def refuse(*_: Any) -> Any:
 
 def ask(name: str, *args: Any) -> Any:
     """What the entry of that name answers, by itself."""
-    function = entries.entry_of(DECLARED[name], refuse) if name in DECLARED else entries.entry(refuse, name)
+    function = entries.entry_of(DECLARED[name], refuse) if name in DECLARED else entries.with_entry(refuse, name)
     assert function is not refuse, f"there is no machine code of {name}"
     return function(*args)
 

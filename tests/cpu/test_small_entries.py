@@ -12,7 +12,7 @@ import pytest
 
 import ferro
 from ferro import cpu
-from ferro.cpu import convolution, embedding, joining, losses
+from ferro.cpu import losses
 from ferro.native.entries import fallback
 from tests.configuration import with_machine_code
 
@@ -61,21 +61,21 @@ def answers(function: Any, *arguments: Any) -> Any:
 def test_cross_entropy(target: list, dtype: Any, rng: np.random.Generator) -> None:
     x, g = numbers(rng, dtype, (3, 4), ())
     labels = np.array(target)
-    found = answers(losses.cross_entropy, x, labels, None, -100, "mean", 0.0)
-    wanted = fallback(losses.cross_entropy)(x, labels, None, -100, "mean", 0.0)
+    found = answers(cpu.cross_entropy, x, labels, None, -100, "mean", 0.0)
+    wanted = fallback(cpu.cross_entropy)(x, labels, None, -100, "mean", 0.0)
     alike(found[0], wanted[0])
     alike(found[1], wanted[1], dtype == np.float64)
     back = g, x, labels, None, -100, "mean", 0.0, found[1]
-    alike(answers(losses.cross_entropy_vjp, *back), fallback(losses.cross_entropy_vjp)(*back))
+    alike(answers(cpu.cross_entropy_vjp, *back), fallback(cpu.cross_entropy_vjp)(*back))
 
 
 def test_classes_out_of_bounds_are_refused_as_before() -> None:
     x = np.zeros((2, 3), np.float32)
     for wrong in (3, -1):
         with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
-            losses.cross_entropy(x, np.array([0, wrong]), None, -100, "mean", 0.0)
+            cpu.cross_entropy(x, np.array([0, wrong]), None, -100, "mean", 0.0)
     with pytest.raises(IndexError, match="index out of range: 3"):
-        embedding.take_rows(x, np.array([0, 3]))
+        cpu.take_rows(x, np.array([0, 3]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -83,10 +83,8 @@ def test_losses_of_differences(dtype: Any, rng: np.random.Generator) -> None:
     x, y, g = numbers(rng, dtype, (3, 4), (3, 4), ())
     for kind in losses.KINDS.values():
         loss, slope = (kind, x, y, 0.5, 2.0, "mean"), (kind, g, x, y, 0.5, 2.0)
-        alike(answers(losses.difference_loss, *loss), fallback(losses.difference_loss)(*loss))
-        np.testing.assert_array_equal(
-            answers(losses.difference_slope, *slope), fallback(losses.difference_slope)(*slope)
-        )
+        alike(answers(cpu.difference_loss, *loss), fallback(cpu.difference_loss)(*loss))
+        np.testing.assert_array_equal(answers(cpu.difference_slope, *slope), fallback(cpu.difference_slope)(*slope))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -94,9 +92,9 @@ def test_losses_of_differences(dtype: Any, rng: np.random.Generator) -> None:
 def test_rows_of_a_table(shape: tuple, dtype: Any, rng: np.random.Generator) -> None:
     table, g = numbers(rng, dtype, (5, 4), (*shape, 4))
     index = rng.integers(0, 5, shape)
-    np.testing.assert_array_equal(answers(embedding.take_rows, table, index), table[index])
-    found = answers(embedding.add_rows, g, index, 5, None, False)
-    np.testing.assert_array_equal(found, fallback(embedding.add_rows)(g, index, 5, None, False))
+    np.testing.assert_array_equal(answers(cpu.take_rows, table, index), table[index])
+    found = answers(cpu.add_rows, g, index, 5, None, False)
+    np.testing.assert_array_equal(found, fallback(cpu.add_rows)(g, index, 5, None, False))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -104,17 +102,17 @@ def test_joined_arrays(dtype: Any, rng: np.random.Generator) -> None:
     x, y, z = numbers(rng, dtype, (2, 3, 4), (2, 5, 4), (2, 3, 4))
     x[0, 0, :3] = -0.0, np.inf, np.nan
     for xs in ((x, y), (x, y[:, ::-2], x[:, 1:]), (x.swapaxes(0, 1).copy().swapaxes(0, 1), y[::-1]), (x[:, :0], y)):
-        np.testing.assert_array_equal(answers(joining.cat, xs, 1), np.concatenate(xs, 1))
+        np.testing.assert_array_equal(answers(cpu.cat, xs, 1), np.concatenate(xs, 1))
     for dim in range(4):
         for xs in ((x, z), (x[:, :, ::-1], z[:, ::-1]), (x,)):
-            found = answers(joining.stack, xs, dim)
+            found = answers(cpu.stack, xs, dim)
             np.testing.assert_array_equal(found, np.stack(xs, dim))
             assert found.flags.c_contiguous
     one = np.array(1, dtype)
-    np.testing.assert_array_equal(answers(joining.stack, (one, one), 0), [1, 1])
-    assert joining.cat((x, y.astype(np.float16)), 1).dtype == dtype
+    np.testing.assert_array_equal(answers(cpu.stack, (one, one), 0), [1, 1])
+    assert cpu.cat((x, y.astype(np.float16)), 1).dtype == dtype
     with pytest.raises(ValueError, match="must match"):
-        joining.cat((x, y), 0)
+        cpu.cat((x, y), 0)
 
 
 GEOMETRIES = [
@@ -137,12 +135,12 @@ def test_convolutions(images: int, geometry: tuple, dtype: Any, rng: np.random.G
     shape = stride, pad, dilation, 1
     for bias in (b, None):
         given = x, w, bias, out, *shape
-        alike(answers(convolution.conv, *given), fallback(convolution.conv)(*given))
+        alike(answers(cpu.conv, *given), fallback(cpu.conv)(*given))
     for bias in (c, None):
         given = y, w, bias, size, *shape
-        alike(answers(convolution.conv_input, *given), fallback(convolution.conv_input)(*given))
+        alike(answers(cpu.conv_input, *given), fallback(cpu.conv_input)(*given))
     given = x, y, kernel, *shape
-    alike(answers(convolution.conv_weight, *given), fallback(convolution.conv_weight)(*given))
+    alike(answers(cpu.conv_weight, *given), fallback(cpu.conv_weight)(*given))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -166,12 +164,12 @@ def test_a_step_of_sgd(buffered: bool, dtype: Any, rng: np.random.Generator) -> 
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "cat": joining.cat,
-    "stack": joining.stack,
-    "take_rows": embedding.take_rows,
-    "conv": convolution.conv,
+    "cat": cpu.cat,
+    "stack": cpu.stack,
+    "take_rows": cpu.take_rows,
+    "conv": cpu.conv,
     "batch_norm": cpu.batch_norm,
-    "cross_entropy": losses.cross_entropy,
+    "cross_entropy": cpu.cross_entropy,
 }
 
 

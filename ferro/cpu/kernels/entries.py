@@ -1,32 +1,58 @@
 """Functions of NumPy arrays behind their entries in machine code, which answer for most arrays; see native/jit_entries.py.
 
-All entries of a dtype are one file of machine code, loaded when ferro is imported: names are bound to entries once, and
-what stands in front of a function does not change while the process lives.
+A function says its entry where it is defined: `@entry(layout, kernel)`, or `declare` for one that is not our own. All entries
+of a dtype are one file of machine code, which is loaded when ferro.cpu has been imported and all are declared: then its
+names are bound to entries once, and what stands in front of a function does not change while the process lives.
 """
 
 from __future__ import annotations
 
-from functools import partial
+import hashlib
+from collections.abc import Callable
+from functools import cache, partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.cpu.kernels.entry_table import LAYOUTS, WRITTEN
 from ferro.elementwise import Elementwise
 from ferro.native import isa, readiness, registry
 from ferro.native.entries import EntryFile
 
 DTYPES = {"f4": np.float32, "f8": np.float64}
 _PACKAGE = "ferro.cpu.kernels"
-_SOURCES = (
-    *[f"{_PACKAGE}.{module}" for module in (*LAYOUTS, *WRITTEN, "jit_total", "entry_table")],
-    "ferro.native.jit_entries",
-)
 
 
-def entry(function: Any, name: str = "") -> Any:
-    """A decorator: the function behind the entries of its name, as far as there is machine code of them."""
+class Declared(NamedTuple):
+    """What an entry is made of; modules are those of cpu/kernels."""
+
+    layout: str  # see Note [Layouts] in native/jit_layouts.py; empty for an entry that none describes
+    kernel: str  # "module.function"; without a layout the function gives, for a dtype, entries by name
+    large: str  # the kernel for large arrays where the layout has dims
+
+
+DECLARED: dict[str, Declared] = {}
+FILES: dict[str, EntryFile] = {}  # by dtype; there are none until all entries are declared
+ELEMENTWISE: dict[str, EntryFile] = {}  # by the name of the function
+
+
+def declare(name: str, layout: str, kernel: str, large: str = "") -> None:
+    """Say what the entry of a function is made of; see `Declared`."""
+    DECLARED[name] = Declared(layout, kernel, large)
+
+
+def entry(layout: str, kernel: str, large: str = "") -> Callable[[Any], Any]:
+    """A decorator: the function has an entry, which stands before it in ferro.cpu."""
+
+    def declared(function: Any) -> Any:
+        declare(function.__name__, layout, kernel, large)
+        return function
+
+    return declared
+
+
+def with_entry(function: Any, name: str = "") -> Any:
+    """The function behind the entries of its name, as far as there is machine code of them."""
     name = name or function.__name__
     if name in readiness.FUSED and not isa.has_fma():
         return function
@@ -34,6 +60,41 @@ def entry(function: Any, name: str = "") -> Any:
         if file.code is not None and name in file.code.entries:
             function = file.code.function(name, name, function)
     return function
+
+
+def bind(namespace: dict[str, Any]) -> None:
+    """Put the entries that are declared before the functions of a namespace. What is declared later has none."""
+    kernels = [kernel for made in DECLARED.values() for kernel in (made.kernel, made.large) if kernel]
+    modules = sorted({kernel.partition(".")[0] for kernel in kernels})
+    sources = (*[f"{_PACKAGE}.{module}" for module in modules], "ferro.native.jit_entries")
+    mark = hashlib.blake2b(repr(sorted(DECLARED.items())).encode(), digest_size=4).hexdigest()
+    for code in DTYPES:
+        FILES[code] = EntryFile(f"{code}{mark}", sources, partial(_functions, code, dict(DECLARED)))
+    for name in DECLARED.keys() & namespace.keys():
+        namespace[name] = with_entry(namespace[name], name)
+
+
+def _functions(code: str, declared: dict[str, Declared]) -> dict[str, Any]:
+    """What is compiled into the entries for a dtype, by name; this imports Numba."""
+    from ferro.native import jit_entries
+
+    dtype = DTYPES[code]
+
+    @cache
+    def kernel(path: str) -> Any:
+        module, _, name = path.partition(".")
+        return getattr(import_module(f"{_PACKAGE}.{module}"), name)
+
+    @cache
+    def written(path: str) -> dict[str, Any]:
+        return kernel(path)(dtype)
+
+    return {
+        name: jit_entries.make(kernel(made.kernel), made.layout, dtype, kernel(made.large) if made.large else None)
+        if made.layout
+        else written(made.kernel)[name]
+        for name, made in declared.items()
+    }
 
 
 def entry_of(function: Elementwise, behind: Any) -> Any:
@@ -56,25 +117,3 @@ def _of_elementwise(function: Elementwise) -> dict[str, Any]:
     kernel, numbers = registry.compiler(function.__name__), " number" * function.numbers
     layout = f"{function.entry}{' =' * (function.arrays - 1)}{numbers} -> x +"
     return {code: jit_entries.make(kernel, layout, np.dtype(code).type) for code in "fd"}
-
-
-def _functions(code: str) -> dict[str, Any]:
-    """What is compiled into the entries for a dtype, by name."""
-    from ferro.native import jit_entries
-
-    found: dict[str, Any] = {}
-    totals = import_module(f"{_PACKAGE}.jit_total")
-    for module, layouts in LAYOUTS.items():
-        kernels = import_module(f"{_PACKAGE}.{module}")
-        for names, layout in layouts.items():
-            for name in names.split():
-                large = getattr(totals, name) if "dims" in layout and "+" in layout else None
-                found[name] = jit_entries.make(getattr(kernels, name), layout, DTYPES[code], large)
-    for module, names in WRITTEN.items():
-        written = import_module(f"{_PACKAGE}.{module}").entries(DTYPES[code])
-        found.update(zip(names.split(), written, strict=True))
-    return found
-
-
-FILES = {code: EntryFile(code, _SOURCES, partial(_functions, code)) for code in DTYPES}
-ELEMENTWISE: dict[str, EntryFile] = {}  # by the name of the function

@@ -30,9 +30,9 @@ from ferro.native.thresholds import ENTRY_MOST
 _ALIGNED = 0x100
 
 
-def entries(dtype: Any) -> list[Any]:
+def entries(dtype: Any) -> dict[str, Any]:
     """The entries of cat(xs, dim) and stack(xs, dim), xs being a tuple."""
-    return [_entry(dtype, 0), _entry(dtype, 1)]
+    return {"cat": _entry(dtype, 0), "stack": _entry(dtype, 1)}
 
 
 def _entry(dtype: Any, more: int) -> Any:  # noqa: C901 (one straight list of cases)

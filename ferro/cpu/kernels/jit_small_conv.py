@@ -124,7 +124,7 @@ def _form(x, w, y, table, images, inputs, outputs, wanted):
                         y[place] += x[row + r2] * w[taps + j]
 
 
-def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
+def entries(dtype: Any) -> dict[str, Any]:  # noqa: C901 (three functions)
     """The entries of conv, conv_input and conv_weight in cpu/convolution.py."""
     number = np.dtype(dtype).num
 
@@ -218,4 +218,4 @@ def entries(dtype: Any) -> list[Any]:  # noqa: C901 (three functions)
         _form(a, w, b, table, length(x, 0, 1), inputs, outputs, 1)
         return out
 
-    return [conv, conv_input, conv_weight]
+    return {"conv": conv, "conv_input": conv_input, "conv_weight": conv_weight}

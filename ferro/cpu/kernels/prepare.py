@@ -69,7 +69,7 @@ def compile_all(wanted: str, from_end: bool = False) -> Iterator[None]:
     """
     tasks: list[Callable[[], Any]] = [partial(compile_for, name, wanted) for name in signatures()]
     kind = wanted.rstrip("-")
-    files = [file for code, file in FILES.items() if code.partition(".")[0] == kind]
+    files = [FILES[kind]] if kind in FILES else []
     files += ELEMENTWISE.values() if wanted == readiness.ANY else ()
     tasks += [file.make_missing for file in (*files, recorder.FILE)]
     for task in reversed(tasks) if from_end else tasks:
