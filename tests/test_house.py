@@ -93,6 +93,7 @@ LAYERS = (
     ("cpu",),
     ("native",),
     ("xp", "linalg_errors"),
+    ("loop_text",),
     ("expressions",),
     ("elementwise",),
     ("_version", "_importing", "_public", "__future__", "absent", "symbols", "torch_version", "version"),

@@ -205,6 +205,11 @@ def geometry(x: Any) -> tuple[tuple, tuple, int]:
         return GEOMETRIES[type(x)][0](x)
     if type(x) is not np.ndarray and hasattr(x, "geometry"):  # an array of another backend
         return x.geometry()
+    return x.shape, strides_of(x), (_address(x) - _address(memory_of(x))) // x.dtype.itemsize
+
+
+def strides_of(x: Any) -> tuple:
+    """The strides that PyTorch gives an array, counted in elements."""
     size = x.dtype.itemsize
     strides = [s // size for s in x.strides]
     if not x.size or 0 in strides:
@@ -215,7 +220,7 @@ def geometry(x: Any) -> tuple[tuple, tuple, int]:
             if strides[d] == 0 and (not x.size or x.shape[d] == 1):
                 strides[d] = step
             step = strides[d] * max(x.shape[d], 1)
-    return x.shape, tuple(strides), (_address(x) - _address(memory_of(x))) // size
+    return tuple(strides)
 
 
 def storage_bytes(x: Any) -> int:

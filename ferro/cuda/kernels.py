@@ -15,9 +15,10 @@ import numpy as np
 from ferro import xp
 from ferro.cuda import layouts
 from ferro.cuda.driver import cupy
-from ferro.cuda.printer import STORED, Unprintable, text_of
+from ferro.cuda.printer import STORED, text_of
 from ferro.cuda.twins import elementwise_by
 from ferro.elementwise import DECLARED, Elementwise
+from ferro.loop_text import Unprintable
 
 __all__ = ["elementwise", "once"]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.shape import strides_of
 from ferro.cuda.driver import cupy
 
 ALL = slice(None)
@@ -56,15 +57,7 @@ def memory_of(x: Any) -> Any:
 
 def geometry(x: Any) -> tuple[tuple, tuple, int]:
     """Shape, strides and offset in the storage of x, counted in elements; see `ferro.cpu.shape.geometry`."""
-    size = x.dtype.itemsize
-    strides = [s // size for s in x.strides]
-    if not x.size or 0 in strides:
-        step = 1
-        for d in range(x.ndim - 1, -1, -1):
-            if strides[d] == 0 and (not x.size or x.shape[d] == 1):
-                strides[d] = step
-            step = strides[d] * max(x.shape[d], 1)
-    return x.shape, tuple(strides), (address(x) - address(memory_of(x))) // size
+    return x.shape, strides_of(x), (address(x) - address(memory_of(x))) // x.dtype.itemsize
 
 
 def storage_bytes(x: Any) -> int:

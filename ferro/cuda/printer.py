@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ferro.expressions import Symbol, conjugate, trace_names
+from ferro.expressions import Symbol, trace_names
+from ferro.loop_text import ELEMENT, NUMBER, OPERATORS, TRUTH, LoopText, Unprintable
 
 STORED = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 COMPUTED = {"float32": "float", "float64": "double", "float16": "float", "bfloat16": "float"}
@@ -65,33 +66,14 @@ CALLS = {
     ]
 }
 CALLS |= {"maximum": "larger", "minimum": "smaller"}
-OPERATORS: dict[Any, str] = {
-    operator.add: "{} + {}",
-    operator.sub: "{} - {}",
-    operator.mul: "{} * {}",
-    operator.truediv: "{} / {}",
-    operator.neg: "-{}",
+_OPERATORS = OPERATORS | {
     operator.abs: "fabs({})",
     "abs": "fabs({})",
     operator.and_: "{} && {}",
     operator.or_: "{} || {}",
     operator.invert: "!{}",
-    operator.eq: "{} == {}",
-    operator.ne: "{} != {}",
-    operator.lt: "{} < {}",
-    operator.le: "{} <= {}",
-    operator.gt: "{} > {}",
-    operator.ge: "{} >= {}",
 }
-TRUTHS = frozenset(
-    (operator.and_, operator.or_, operator.invert)
-    + (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
-)
-NUMBER, TRUTH, ELEMENT = "number", "truth", "element"
-
-
-class Unprintable(Exception):
-    """A formula asks for what no kernel computes."""
+_STORED = {NUMBER: "double", TRUTH: "bool", ELEMENT: "T"}
 
 
 def text_of(name: str, formula: Callable, arrays: int, numbers: int, dtype: str) -> str:
@@ -130,46 +112,19 @@ def text_of(name: str, formula: Callable, arrays: int, numbers: int, dtype: str)
     )
 
 
-class Lines:
-    """Steps of an expression as lines of C++."""
+class Lines(LoopText):
+    """Lines of C++."""
 
-    def __init__(self, arrays: list[Symbol], numbers: list[Symbol]) -> None:
-        self.before: list[str] = []
-        self.inside: list[str] = []
-        self._known: dict[Symbol, tuple[str, str]] = {x: (f"x{k}", ELEMENT) for k, x in enumerate(arrays)}
-        self._known |= {x: (f"p{k}", NUMBER) for k, x in enumerate(numbers)}
+    def number(self, value: float) -> str:
+        text = repr(value)
+        return {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}.get(text, text)
 
-    def name(self, value: Any) -> str:
-        """What an element of a value is called inside the loop."""
-        name, kind = self._step(value)
-        return f"T({name})" if kind is NUMBER else name
+    def line(self, name: str, kind: str, text: str) -> str:
+        return f"const {_STORED[kind]} {name} = {text};"
 
-    def _step(self, value: Any) -> tuple[str, str]:
-        if type(value) in (int, float, bool):
-            text = repr(float(value))
-            return {"inf": "INFINITY", "-inf": "-INFINITY", "nan": "NAN"}.get(text, text), NUMBER
-        if not isinstance(value, Symbol):
-            raise Unprintable(f"{value!r} is no number")
-        if value.function is conjugate:  # real numbers are their own conjugates
-            return self._step(value.operands[0])
-        if value not in self._known:
-            self._known[value] = self._write(value.function, value.operands)
-        return self._known[value]
-
-    def _write(self, function: Any, operands: tuple) -> tuple[str, str]:
-        kinds = [self._step(operand)[1] for operand in operands]
-        of_numbers = ELEMENT not in kinds and TRUTH not in kinds
-        names = [self._step(o)[0] if of_numbers else self.name(o) for o in operands]
-        truth = function in TRUTHS
-        kind = TRUTH if truth else NUMBER if of_numbers else ELEMENT
-        lines, name = (self.before, f"n{len(self.before)}") if of_numbers else (self.inside, f"t{len(self.inside)}")
-        stored = "bool" if truth else "double" if of_numbers else "T"
-        lines.append(f"const {stored} {name} = {self._text(function, names)};")
-        return name, kind
-
-    def _text(self, function: Any, names: list[str]) -> str:
-        if function in OPERATORS:
-            return OPERATORS[function].format(*names)
+    def text(self, function: Any, operands: tuple, names: list[str], kinds: list[str]) -> str:
+        if function in _OPERATORS:
+            return _OPERATORS[function].format(*names)
         if function in CALLS:
             return f"{CALLS[function]}({', '.join(names)})"
         if function == "where":

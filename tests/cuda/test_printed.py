@@ -12,6 +12,7 @@ import pytest
 import ferro
 from ferro.cuda import kernels, printer
 from ferro.elementwise import DECLARED
+from ferro.loop_text import Unprintable
 from tests.cuda import emulated, stand_in
 from tests.helpers import of_arrays
 
@@ -131,5 +132,5 @@ def test_all_declared_functions_have_a_kernel_and_no_array_is_read_twice() -> No
 
 
 def test_a_formula_that_no_kernel_computes_is_refused_by_name() -> None:
-    with pytest.raises(printer.Unprintable, match="no kernel computes cumsum"):
+    with pytest.raises(Unprintable, match="no kernel computes cumsum"):
         printer.text_of("running", lambda xp, x: xp.cumsum(x), 1, 0, "float32")

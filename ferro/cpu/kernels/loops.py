@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ferro.elementwise import Elementwise
-from ferro.expressions import Symbol, conjugate, trace_names
+from ferro.expressions import Symbol, trace_names
+from ferro.loop_text import NUMBER, OPERATORS, LoopText, Unprintable
 
 # By the name of the array function: that of the function of one number in jit_math.py.
 SCALARS = {
@@ -39,30 +40,14 @@ CIRCULAR = {
     "sin": ("sine", "exact_sine"),
     "cos": ("cosine", "exact_cosine"),
 }  # up to some size; of all numbers, one by one
-_OPERATORS: dict[Any, str] = {
-    operator.add: "{} + {}",
-    operator.sub: "{} - {}",
-    operator.mul: "{} * {}",
-    operator.truediv: "{} / {}",
-    operator.neg: "-{}",
+_OPERATORS = OPERATORS | {
     operator.abs: "abs({})",
     "abs": "abs({})",
     operator.and_: "{} & {}",
     operator.or_: "{} | {}",
     operator.invert: "not {}",
-    operator.eq: "{} == {}",
-    operator.ne: "{} != {}",
-    operator.lt: "{} < {}",
-    operator.le: "{} <= {}",
-    operator.gt: "{} > {}",
-    operator.ge: "{} >= {}",
 }
-_TRUTHS = frozenset(
-    (operator.and_, operator.or_, operator.invert)
-    + (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
-)
 _FLOAT = np.dtype(np.float32)  # (a formula may ask whether numbers are complex)
-_NUMBER, _TRUTH, _ELEMENT = "number", "truth", "element"
 
 
 @cache
@@ -114,65 +99,42 @@ def _with_repair(arrays: list[str], lines: _Lines, result: str) -> list[str]:
     ]
 
 
-class _Lines:
-    """Steps of an expression as lines."""
+class _Lines(LoopText):
+    """Lines of Python."""
 
     def __init__(self, arrays: list[Symbol], numbers: list[Symbol]) -> None:
-        self.before: list[str] = []  # of numbers, in front of the loop
-        self.inside = [f"x{k} = a{k}[i]" for k in range(len(arrays))]
+        super().__init__(arrays, numbers)
+        self.inside += [f"x{k} = a{k}[i]" for k in range(len(arrays))]
         self.calls = False  # whether there is a function that computes much for each number
         self.angles: list[str] = []  # of which there are sines and cosines
         self.exact: dict[str, str] = {}  # by a line with one of these, the line that is right for all angles
-        self._known: dict[Symbol, tuple[str, str]] = {x: (f"x{k}", _ELEMENT) for k, x in enumerate(arrays)}
-        self._known |= {x: (f"p{k}", _NUMBER) for k, x in enumerate(numbers)}
 
-    def name(self, value: Any) -> str:
-        """What an element of a value is called inside the loop."""
-        name, kind = self._step(value)
-        return f"T({name})" if kind is _NUMBER else name
+    def line(self, name: str, kind: str, text: str) -> str:
+        found = super().line(name, kind, text)
+        for near, far in CIRCULAR.values():
+            if text.startswith(f"{near}("):
+                self.exact[found] = found.replace(f"= {near}(", f"= {far}(")
+        return found
 
-    def _step(self, value: Any) -> tuple[str, str]:
-        if type(value) in (int, float):
-            return repr(float(value)), _NUMBER
-        if not isinstance(value, Symbol):
-            raise TypeError(f"{value!r} is no number")
-        if value.function is conjugate:  # real numbers are their own conjugates
-            return self._step(value.operands[0])
-        if value not in self._known:
-            self._known[value] = self._write(value.function, value.operands)
-        return self._known[value]
-
-    def _write(self, function: Any, operands: tuple) -> tuple[str, str]:
-        kinds = [self._step(operand)[1] for operand in operands]
-        of_numbers = _ELEMENT not in kinds and _TRUTH not in kinds
-        names = [self._step(o)[0] if of_numbers else self.name(o) for o in operands]
-        kind = _TRUTH if function in _TRUTHS else _NUMBER if of_numbers else _ELEMENT
-        lines, name = (self.before, f"n{len(self.before)}") if of_numbers else (self.inside, f"t{len(self.inside)}")
-        if function in CIRCULAR:
-            near, far = [f"{name} = {scalar}({names[0]})" for scalar in CIRCULAR[function]]
-            self.exact[near] = far
-            self.angles.append(names[0])
+    def text(self, function: Any, operands: tuple, names: list[str], kinds: list[str]) -> str:
         self.calls |= function in SCALARS or function in CIRCULAR
-        lines.append(f"{name} = {self._text(function, operands, names, kinds)}")
-        return name, kind
-
-    def _text(self, function: Any, operands: tuple, names: list[str], kinds: list[str]) -> str:
         if function in _OPERATORS:
             return _OPERATORS[function].format(*names)
         if function in SCALARS:
             short = function == "log1p" and _between_0_and_1(operands[0])
             return f"{'log1p_unit' if short else SCALARS[function]}({names[0]})"
         if function in CIRCULAR:
+            self.angles.append(names[0])
             return f"{CIRCULAR[function][0]}({names[0]})"
         if function == "where":
             return f"{names[1]} if {names[0]} else {names[2]}"
         if function == "clamp":
             return f"min(max({', '.join(names[:2])}), {names[2]})"
         if function in ("maximum", "minimum"):
-            order = names[::-1] if kinds[0] is _NUMBER else names  # nan stays if it is the first
+            order = names[::-1] if kinds[0] is NUMBER else names  # nan stays if it is the first
             found = f"{function[:3]}({order[0]}, {order[1]})"
-            return found if _NUMBER in kinds else f"{names[1]} if {names[1]} != {names[1]} else {found}"
-        raise TypeError(f"no loop computes {function}: the functions that it knows are {sorted(SCALARS)}")
+            return found if NUMBER in kinds else f"{names[1]} if {names[1]} != {names[1]} else {found}"
+        raise Unprintable(f"no loop computes {function}: the functions that it knows are {sorted(SCALARS)}")
 
 
 def _between_0_and_1(value: Any) -> bool:
