@@ -7,6 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+import ferro
 from ferro import cpu
 from ferro.cpu.kernels import strided_copy
 
@@ -136,6 +137,25 @@ def test_large_arrays_are_joined_rolled_padded_and_cut(code: str, shape: tuple, 
     want = np.zeros((shape[0], shape[1], *shape[2:]), code)
     want[key] = x[key]
     np.testing.assert_array_equal(cpu.slice_place(x[key], shape, key), want)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("code", ["?", "f4", "c16"])
+def test_rows_of_all_lengths_are_written_between_others(code: str, threads: int, rng: np.random.Generator) -> None:
+    """Rows end with parts of registers; what lies between two of them is left as it is."""
+    before = ferro.get_num_threads()
+    ferro.set_num_threads(threads)
+    try:
+        for width in (*range(1, 40), 63, 64, 65, 127, 255, 257, 300, 9000):
+            x, y = [rng.integers(0, 2, (40_000 // width + 1, n)).astype(code) for n in (width, 2 * width)]
+            got, want = (np.ones((len(x), 3 * width + 2), code) for _ in range(2))
+            pairs = [(np.s_[:, :width], x), (np.s_[:, width + 1 : -1], y)]
+            strided_copy.assign(*[(got[key], source) for key, source in pairs])
+            for key, source in pairs:
+                want[key] = source
+            np.testing.assert_array_equal(got, want)
+    finally:
+        ferro.set_num_threads(before)
 
 
 def test_joining_refuses_sizes_that_differ() -> None:

@@ -17,6 +17,7 @@ from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
 from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
 from ferro.cpu.kernels.jit_softmax import less_norm
+from ferro.cpu.kernels.jit_widths import half_registers
 from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.thresholds import SUM_LONG, SUM_RUN
 from ferro.native.jit import device, kernel, whole_registers
@@ -32,6 +33,7 @@ def of_two(function: Callable[[Any, Any], Any]) -> Any:
     f = device(function)
 
     def run(x, y, out):
+        half_registers()
         if y.size == x.size:
             for i in range(x.size):
                 out[i] = f(x[i], y[i])
@@ -57,6 +59,7 @@ minimum = of_two(lambda a, b: a if (a <= b) | (a != a) else b)  # noqa: PLR0124
 
 @kernel
 def neg(x, out):
+    half_registers()
     for i in range(x.size):
         out[i] = -x[i]
 
