@@ -171,6 +171,7 @@ from ferro.ops.binary_entropy import binary_cross_entropy_with_logits
 from ferro.ops.bins import *
 from ferro.ops.choices import *
 from ferro.ops.cholesky import *
+from ferro.ops.clamping import *
 from ferro.ops.clipped_activations import hardshrink
 from ferro.ops.combinations import *
 from ferro.ops.comparison import *

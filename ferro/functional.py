@@ -35,6 +35,7 @@ from ferro.ops.bessel import (
 from ferro.ops.bins import *
 from ferro.ops.choices import *
 from ferro.ops.cholesky import *
+from ferro.ops.clamping import *
 from ferro.ops.clipped_activations import *
 from ferro.ops.combinations import *
 from ferro.ops.comparison import *

@@ -23,6 +23,7 @@ from ferro.core.dtypes import INEXACT
 from ferro.core.history import derived, history, hooked, retain
 from ferro.core.node import Node, OutputRef
 from ferro.core.notices import warn_once
+from ferro.core.op import OPS
 from ferro.core.operands import of_array, together
 from ferro.core.outputs import cannot_cast
 from ferro.core.owners import is_shared
@@ -32,7 +33,7 @@ from ferro.core.refusals import refusal
 from ferro.core.signatures import name_in_place
 from ferro.core.tangents import tangents_of, write_tangents
 from ferro.core.transforms import INSIDE, refuse_captured
-from ferro.core.writes import written
+from ferro.core.writes import computed_into, written
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -50,12 +51,15 @@ def in_place(
     itself: bool = False,
     expanded: bool = False,
     op: Any = None,
+    applied: Callable | None = None,
 ) -> Callable[Concatenate[T, P], T]:
     """The in-place method of an out-of-place function: ``Tensor.add_ = in_place(add)``.
 
     An elementwise one refuses operands that lie partly in the memory that is written, as PyTorch does, and with `itself`
     the tensor itself as an operand, too. expanded: expanded tensors may be written, where nothing is recorded. op: what the
-    function applies to its arguments, one or two tensors, as they are.
+    function applies to its arguments, one or two tensors, as they are; that of one tensor and no parameters is found by
+    the function's name. applied(self, *args, **kwargs): the operation that the function applies to floats, its inputs and
+    parameters; None for arguments that take more.
     """
     name = f"{function.__name__}_"
 
@@ -67,15 +71,24 @@ def in_place(
         return change(self, name, lambda x: function(x, *args, **kwargs), expanded)
 
     if op is None:
+        found = OPS.get(function.__name__)
+        op = found if found is not None and found.short and not found.params else None
+    if op is None and applied is None:
         return name_in_place(method, function)
-    binary = len(op.inputs) == 2
+    count = -1 if op is None else len(op.inputs) - 1
 
     def short(self: T, *args: P.args, **kwargs: P.kwargs) -> T:
-        if len(args) == binary and not kwargs:
-            done = written(op, self, self, args[0] if binary else None, name)
-            if done is not None:
-                return done
-        return method(self, *args, **kwargs)
+        done = None
+        if len(args) == count and not kwargs:
+            done = written(op, self, self, args[0] if count else None, name)
+        elif applied is not None and self._data.dtype.char in "fd":
+            try:
+                call = applied(self, *args, **kwargs)
+            except TypeError:  # arguments that the function does not take: it has the words
+                call = None
+            if call is not None:
+                done = computed_into(call[0], self, call[1], call[2], name)
+        return method(self, *args, **kwargs) if done is None else done
 
     return name_in_place(short, function)
 

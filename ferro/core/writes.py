@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core import backend
 from ferro.core.backend import HOST
 from ferro.core.base import DetachedMark, TensorBase, bump
 from ferro.core.dtypes import float32, float64
@@ -18,6 +19,7 @@ from ferro.core.mode import ACTIVE, MODE
 from ferro.core.op import Op
 from ferro.core.operands import constant
 from ferro.cpu import fusion
+from ferro.cpu.elementwise import written as written_by_loop
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.native.recorder import accelerated
 
@@ -30,29 +32,51 @@ def written(op: Op, target: Any, x: Any, y: Any, name: str) -> Any:
 
     For arrays of one floating dtype, and numbers beside them, of which a number may be y. Returns `target`, or None.
     """
+    if type(y) is float or type(y) is int:
+        y = constant(y, target._data.dtype)
+    return _written(op, target, (x,) if y is None else (x, y), (), name)
+
+
+def computed_into(op: Op, target: Any, inputs: tuple, params: tuple, name: str) -> Any:
+    """Computes op(*inputs, *params) into `target`, which may be one of the inputs, as `written` does. Returns `target`, or None."""
+    counter = target._counter
+    for t in inputs:
+        if not isinstance(t, TensorBase) or (t._counter is counter is not None and t is not target):
+            return None
+    if target._data.size >= PROGRAM_LEAST:
+        return _written(op, target, inputs, params, name)
+    mode = MODE.get() if ACTIVE else None
+    if (mode is None or not mode.silent) and (mode is not None or any(t._node is not None for t in inputs)):
+        return None
+    out = backend.apply(op, inputs, params)  # (by machine code, and so is the write)
+    return assigned(target, WHOLE, out, name) if out._node is None else None
+
+
+WHOLE = (...,)  # the key of all elements
+
+
+def _written(op: Op, target: Any, inputs: tuple, params: tuple, name: str) -> Any:
+    """`written` for any number of inputs, and parameters."""
     mode = MODE.get() if ACTIVE else None
     if not may_be_written(target, mode) or target._data.dtype not in FLOATS:
         return None
-    out = target._data
-    if type(y) is float or type(y) is int:
-        y = constant(y, out.dtype)
-    inputs = (x,) if y is None else (x, y)
     if not all(may_be_read(t, target, mode) for t in inputs):
         return None
-    arrays = [t._data for t in inputs]
-    if op.ufunc is not None and out.size >= PROGRAM_LEAST and arrays[0].shape == out.shape:
-        done = _compute(op, arrays, out)
-    else:
-        done = _copy(op, arrays, out)
-    if not done:
+    arrays, out = [t._data for t in inputs], target._data
+    if out.size >= PROGRAM_LEAST and arrays[0].shape == out.shape and _compute(op, arrays, params, out):
+        pass
+    elif not _copy(op, arrays, params, out):
         return None
     bump(target, name)
     return target
 
 
 @accelerated
-def assigned(x: Any, key: tuple, value: Any) -> Any:
-    """Writes `value`, a tensor of the same dtype, where a key with an Ellipsis reads a view of x. Returns x, or None."""
+def assigned(x: Any, key: tuple, value: Any, name: str = "__setitem__") -> Any:
+    """Writes `value`, a tensor of the same dtype, where a key with an Ellipsis reads a view of x. Returns x, or None.
+
+    The change is noted as one by `name`.
+    """
     mode = MODE.get() if ACTIVE else None
     if not may_be_written(x, mode) or not may_be_read(value, x, mode) or value is x:
         return None
@@ -60,7 +84,19 @@ def assigned(x: Any, key: tuple, value: Any) -> Any:
         x._data[key] = value._data
     except (IndexError, ValueError):  # NumPy's, before anything is written
         return None
-    bump(x, "__setitem__")
+    bump(x, name)
+    return x
+
+
+def zeroed(x: Any, zero: Any, name: str) -> Any:
+    """Writes zeros into x; `zero` is one as a tensor of its dtype. Returns x, or None."""
+    out = x._data
+    if type(out) is not HOST or out.size < PROGRAM_LEAST or not out.flags.c_contiguous:
+        return assigned(x, WHOLE, zero, name)
+    if not may_be_written(x, MODE.get() if ACTIVE else None):
+        return None
+    out.reshape(-1).view(np.uint8).fill(0)  # (bytes, for which C has a function)
+    bump(x, name)
     return x
 
 
@@ -94,25 +130,31 @@ def may_be_read(t: Any, target: Any, mode: Any) -> bool:
     )
 
 
-def _compute(op: Op, arrays: list, out: Any) -> bool:
-    """Computes a ufunc of large arrays where the result belongs. False if they do not broadcast."""
-    if out.flags.c_contiguous and fusion.evaluate(op.forward, *arrays, out=out) is not None:
-        return True
+def _compute(op: Op, arrays: list, params: tuple, out: Any) -> bool:
+    """Computes an operation on large arrays where the result belongs. False if nothing has been written: it has to be copied."""
+    if out.flags.c_contiguous:
+        if fusion.evaluate(op.forward, *arrays, *params, out=out, always=op.ufunc is None) is not None:
+            return True
+        function = fusion.call_of(op.forward, len(arrays))
+        if function is not None and written_by_loop(function, out, *arrays, *params):
+            return True
+    if op.ufunc is None:
+        return False
     try:
         with np.errstate(all="ignore"):  # (after a warning that is an error the result could not be computed again)
-            op.ufunc(*arrays, out)  # type: ignore[misc]
+            op.ufunc(*arrays, out)
     except ValueError:
         return False
     return True
 
 
-def _copy(op: Op, arrays: list, out: Any) -> bool:
+def _copy(op: Op, arrays: list, params: tuple, out: Any) -> bool:
     """Computes, and copies what that gives. False if it belongs elsewhere, or cannot be computed."""
     function = op.large if out.size >= PROGRAM_LEAST else op.direct
     if function is None:
         return False
     try:
-        found = function(*arrays)
+        found = function(*arrays, *params)
     except (ValueError, RuntimeWarning):
         return False
     if type(found) is not HOST or found.shape != out.shape or found.dtype is not out.dtype:

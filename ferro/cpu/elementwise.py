@@ -16,7 +16,7 @@ from ferro.cpu.blocks import HALF, by_blocks
 from ferro.cpu.half import rounded_once
 from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise, share_rows
 from ferro.cpu.kernels.entries import entry_of
-from ferro.cpu.kernels.loops import text_of
+from ferro.cpu.kernels.loops import reads_again, text_of
 from ferro.cpu.namespace import cpu
 from ferro.cpu.thresholds import GRAIN
 from ferro.elementwise import DECLARED, Elementwise
@@ -35,30 +35,43 @@ def elementwise(function: Elementwise, *values: Any) -> Any:
 
 
 def into(function: Elementwise, out: np.ndarray, *values: Any) -> None:
-    """Write the result into `out`, which may be one of the arrays; ValueError where its shape or dtype is another.
-
-    A loop writes there itself where all arrays and `out` are C-contiguous, of one shape and dtype, and apart in memory.
-    """
-    arrays = values[: function.arrays]
-    x, name = arrays[0], function.__name__
-    alike = all(
-        a.shape == out.shape
-        and a.dtype is out.dtype
-        and a.flags.c_contiguous
-        and a.flags.aligned
-        and not np.may_share_memory(a, out)
-        for a in arrays
-    )
-    if alike and out.flags.carray and has_kernel(x, name):
-        flat = [a.reshape(-1) for a in (*arrays, out)]
-        share_rows(name, x.size, GRAIN, (*flat[:-1], *map(float, values[function.arrays :]), flat[-1]))
+    """Write the result into `out`, which may be one of the arrays; ValueError where its shape or dtype is another."""
+    if written(function, out, *values):
         return
     found = function_of(function)(*values)
     if (found.shape, found.dtype) != (out.shape, out.dtype):
         raise ValueError(
-            f"{name}: the result has shape {found.shape} and dtype {found.dtype}, not {out.shape} and {out.dtype}"
+            f"{function.__name__}: the result has shape {found.shape} and dtype {found.dtype}, not {out.shape} and {out.dtype}"
         )
     np.copyto(out, found)
+
+
+def written(function: Elementwise, out: np.ndarray, *values: Any) -> bool:
+    """Have the loop of an elementwise function write into `out` itself. False, and nothing is written, where it cannot.
+
+    It can where all arrays and `out` are C-contiguous, large, of one shape and dtype, and each either `out` or apart from it.
+    """
+    arrays = values[: function.arrays]
+    x, name = arrays[0], function.__name__
+    alike = all(
+        a is out
+        or (
+            a.shape == out.shape
+            and a.dtype is out.dtype
+            and a.flags.c_contiguous
+            and a.flags.aligned
+            and not np.may_share_memory(a, out)
+        )
+        for a in arrays
+    )
+    if not (alike and out.flags.carray and has_kernel(x, name)):
+        return False
+    if any(a is out for a in arrays) and reads_again(function):
+        return False
+    flat_out = out.reshape(-1)
+    flat = [flat_out if a is out else a.reshape(-1) for a in arrays]
+    share_rows(name, x.size, GRAIN, (*flat, *map(float, values[function.arrays :]), flat_out))
+    return True
 
 
 def function_of(function: Elementwise, numpy: Callable | None = None) -> Callable:

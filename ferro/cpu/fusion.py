@@ -24,7 +24,8 @@ from ferro.cpu.namespace import cpu
 from ferro.cpu.pointwise import where
 from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_BLOCK, STREAM_LEAST
 from ferro.cpu.trace import trace
-from ferro.expressions import Symbol
+from ferro.elementwise import DECLARED, Elementwise
+from ferro.expressions import Symbol, trace_names
 from ferro.native import readiness, workers
 from ferro.native.thresholds import CHUNK, MOST_CHUNKS
 
@@ -151,12 +152,12 @@ def _plan(
     return None if program is None or layout is None else _Plan(program, like, layout)
 
 
-def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
+def evaluate(formula: Callable, *args: Any, out: Any = None, always: bool = False) -> Any:
     """formula(xp, *args) for large arrays and numbers; None if no program can do it.
 
     Arrays must be of one dtype, and C-contiguous but for dimensions that repeat them, or are put in order, see `_in_order`.
-    They have the shape of the largest, or fill its rows or columns, see `_layout`, or hold a single number. `out` may be
-    one of them.
+    They have the shape of the largest, or fill its rows or columns, see `_layout`, or hold a single number. `out`, of the
+    shape of the result and C-contiguous, may be one of them. A single step for one thread is left to NumPy, if not `always`.
     """
     read = _read(args)
     if read is None:
@@ -168,7 +169,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
         plan = _plan(formula, arrays[0].dtype, arguments, tuple([a.shape for a in arrays]), full)
     except TypeError:  # a parameter that cannot be hashed
         return None
-    if plan is None:
+    if plan is None or (out is not None and out.shape != plan.shape):
         return None
     if plan.pair is not None:
         operation, columns, matrix = plan.pair
@@ -176,7 +177,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None) -> Any:
         if combine(operation, arrays[matrix], arrays[1 - matrix], columns, result):
             return result
     helpers = workers.helpers()
-    if plan.count == 1 and not helpers and not plan.past:
+    if plan.count == 1 and not helpers and not plan.past and not always:
         return None
     parallel = readiness.parallel(_PROGRAM)
     if parallel is None:
@@ -317,6 +318,20 @@ def run(formula: Callable, xp: Any, *args: Any) -> Any:
     """formula(xp, *args), as a program if it can be one."""
     out = None if xp is not cpu or is_call(formula) else evaluate(formula, *args)
     return formula(xp, *args) if out is None else out
+
+
+@lru_cache(1024)
+def call_of(formula: Callable, arrays: int) -> Elementwise | None:
+    """The elementwise function that a formula of (xp, arrays..., numbers...) is, or calls with what it is given; None if it is no such."""
+    if isinstance(formula, Elementwise):
+        return formula
+    given = [Symbol() for _ in range(formula.__code__.co_argcount - 1)]
+    found = trace_names(formula, *given)
+    function = None if found is None else DECLARED.get(found.function)
+    if found is None or function is None or (function.arrays, function.numbers) != (arrays, len(given) - arrays):
+        return None
+    operands = [x.operands[0] if isinstance(x, Symbol) and x.function == "typed" else x for x in found.operands]
+    return function if list(map(id, operands)) == list(map(id, given)) else None
 
 
 @lru_cache(1024)

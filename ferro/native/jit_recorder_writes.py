@@ -79,8 +79,8 @@ def written(objects, count):
 
 
 def assigned(objects, count):
-    """assigned(x, key, value), of which the key is a tuple."""
-    if count != 3:
+    """assigned(x, key, value, name), of which the key is a tuple, and the name may be left out."""
+    if count < 3 or count > 4:
         return 0
     x, key, value, mode = load64(objects), load64(objects + 8), load64(objects + 16), mode_here()
     if mode == -1 or value == x or not is_tensor(x) or not is_tensor(value) or not is_tuple(key):
@@ -99,7 +99,8 @@ def assigned(objects, count):
             return handed_on()
         clear_error()  # (Python has the words)
         return 0
-    return new_ref(x) if _noted(x, known("'__setitem__'")) else -1
+    name = load64(objects + 24) if count == 4 else known("'__setitem__'")
+    return new_ref(x) if _noted(x, name) else -1
 
 
 @device

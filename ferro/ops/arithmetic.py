@@ -18,6 +18,7 @@ from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
 from ferro.core.operands import NUMBERS, SCALING, constant, in_single, is_held, of_array
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples
+from ferro.core.writes import FLOATS
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -128,6 +129,9 @@ def add(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = 
     if old:
         alpha, other = number_first("add", "alpha", ("other",), other, *old)
     if alpha != 1 or type(alpha) is not int:
+        call = _times_alpha(input, other, alpha)
+        if call is not None and out is None:
+            return apply(*call)
         other = scaled("add", input, other, alpha)
     return binary(ADD, input, other) if out is None else binary_into("add", out, ADD, input, other)
 
@@ -142,6 +146,35 @@ ADD = Op(
     complex=True,
     layout=ITERATED,
 )
+
+
+# A sum with a factor, of floats of one dtype: what a step of gradient descent is.
+ADD_SCALED = Op(
+    "add_scaled",
+    lambda xp, x, y, /, alpha: x + y * alpha,
+    kind=LINEAR,
+    x=lambda xp, g: g,
+    y=lambda xp, g, alpha: g * alpha,
+    layout=ITERATED,
+)
+ADD_SCALED.backward_name = "AddBackward0"  # as in PyTorch
+
+
+def _times_alpha(x: Any, y: Any, alpha: Any) -> tuple | None:
+    """x + alpha y as an operation, its inputs and parameters, where they are floats of one dtype; else None."""
+    if not (isinstance(x, TensorBase) and isinstance(y, TensorBase) and type(alpha) in (float, int)):
+        return None
+    if x._data.dtype not in FLOATS or x._data.dtype is not y._data.dtype:
+        return None
+    return ADD_SCALED, (x, y), (float(alpha),)
+
+
+def _add_in_place(self: Any, other: Any, *old: Any, alpha: Any = 1) -> tuple | None:
+    return None if old else _times_alpha(self, other, alpha)
+
+
+def _sub_in_place(self: Any, other: Any, *old: Any, alpha: Any = 1) -> tuple | None:
+    return None if old else _times_alpha(self, other, -alpha if type(alpha) in (float, int) else alpha)
 
 
 def sub(input: Any, other: Any, *old: Any, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
@@ -330,11 +363,11 @@ class ArithmeticMethods:
     __slots__ = ()
     add = add
     __add__, __radd__ = operator(ADD), operator(ADD)
-    add_ = in_place(add, op=ADD)
+    add_ = in_place(add, op=ADD, applied=_add_in_place)
     __iadd__ = augmented(add_)
     sub = subtract = sub
     __sub__, __rsub__ = difference, swapped_difference
-    sub_ = subtract_ = in_place(sub, op=SUB)
+    sub_ = subtract_ = in_place(sub, op=SUB, applied=_sub_in_place)
     __isub__ = augmented(sub_)
     mul = multiply = mul
     __mul__, __rmul__ = operator(MUL), operator(MUL)

@@ -599,7 +599,10 @@ class ExponentialMethods:
     logit = logit
     logit_ = logit_
     pow = pow
-    pow_ = in_place(pow)
+    pow_ = in_place(
+        pow,
+        applied=lambda self, exponent: (POW_NUMBER, (self,), (exponent,)) if type(exponent) in (int, float) else None,
+    )
     __ipow__ = augmented(pow_)
     __pow__, __rpow__ = power_operator, swapped_power
     float_power = float_power

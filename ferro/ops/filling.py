@@ -8,13 +8,14 @@ import numpy as np
 
 from ferro.core import backend
 from ferro.core.apply import apply
-from ferro.core.base import TensorBase, bump, wrap
+from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import C_NAMES, check_number
-from ferro.core.inplace import overwrite, unrecorded
+from ferro.core.inplace import overwrite
 from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.operands import constant
 from ferro.core.samples import Arg, Sample
+from ferro.core.writes import WHOLE, assigned, zeroed
 from ferro.ops.structure import to
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """
     if not isinstance(src, TensorBase):
         src = number("copy_", src, self)
+    elif src._data.shape == self._data.shape and assigned(self, WHOLE, src, "copy_") is not None:
+        return self
     elif backend.DEVICES:
         src = to(src, self.device)
     have, want = src._data.shape, self._data.shape
@@ -118,16 +121,16 @@ FILL = Op(
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Gives every element one value, a number or a 0-d tensor."""
-    return overwrite(self, "fill_", COPY, filler("fill_", self, value), constant=not isinstance(value, TensorBase))
+    given = filler("fill_", self, value)
+    if assigned(self, WHOLE, given, "fill_") is not None:
+        return self
+    return overwrite(self, "fill_", COPY, given, constant=not isinstance(value, TensorBase))
 
 
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
-    if not unrecorded(self):
-        return overwrite(self, "zero_", COPY, constant(0, self._data.dtype), constant=True)
-    self._data.fill(0)
-    bump(self, "zero_")
-    return self
+    zero = constant(0, self._data.dtype)
+    return overwrite(self, "zero_", COPY, zero, constant=True) if zeroed(self, zero, "zero_") is None else self
 
 
 class FillingMethods:

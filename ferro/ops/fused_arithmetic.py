@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
@@ -162,13 +163,27 @@ LERP_SCALAR = Op(
 )
 
 
+def _fused(op: Op) -> Callable[..., tuple | None]:
+    """What an in-place form applies to tensors as they are, and a number."""
+
+    def applied(self: Any, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1) -> tuple | None:
+        return (op, (self, tensor1, tensor2), (value,)) if not old and type(value) in (int, float) else None
+
+    return applied
+
+
+def _lerp_in_place(self: Any, end: Any, weight: Any) -> tuple:
+    number = type(weight) in (int, float)
+    return (LERP_SCALAR, (self, end), (weight,)) if number else (LERP, (self, end, weight), ())
+
+
 class FusedArithmeticMethods:
     """Methods of Tensor."""
 
     __slots__ = ()
     addcmul = addcmul
-    addcmul_ = in_place(addcmul)
+    addcmul_ = in_place(addcmul, applied=_fused(ADDCMUL))
     addcdiv = addcdiv
-    addcdiv_ = in_place(addcdiv)
+    addcdiv_ = in_place(addcdiv, applied=_fused(ADDCDIV))
     lerp = lerp
-    lerp_ = in_place(lerp)
+    lerp_ = in_place(lerp, applied=_lerp_in_place)

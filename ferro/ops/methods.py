@@ -8,6 +8,7 @@ from ferro.ops.bessel import BesselMethods
 from ferro.ops.bins import BinMethods
 from ferro.ops.choices import ChoiceMethods
 from ferro.ops.cholesky import CholeskyMethods
+from ferro.ops.clamping import ClampMethods
 from ferro.ops.comparison import ComparisonMethods
 from ferro.ops.complex import ComplexMethods
 from ferro.ops.copies import CopyMethods
@@ -94,6 +95,7 @@ class OperationMethods(
     NumberTestMethods,
     LogicMethods,
     ChoiceMethods,
+    ClampMethods,
     ComplexMethods,
     NewTensorMethods,
     DataMethods,

@@ -275,7 +275,8 @@ def arithmetic_operator(function: Any, swapped: bool = False) -> Callable[[Any, 
 
 
 # In-place forms that torch has as functions too.
-floor_, ceil_, trunc_, round_, frac_ = map(in_place, (floor, ceil, trunc, round, frac))
+floor_, ceil_, trunc_, frac_ = map(in_place, (floor, ceil, trunc, frac))
+round_ = in_place(round, applied=lambda self, *, decimals=0: (ROUND, (self,), (decimals,)))
 gcd_, lcm_ = in_place(gcd), in_place(lcm)
 fix_ = trunc_
 

@@ -16,7 +16,7 @@ from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
 from ferro.core.looped import by_slices
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, declare
-from ferro.ops.choices import clamp
+from ferro.ops.clamping import clamp
 from ferro.ops.complex import complex as make_complex
 from ferro.ops.complex import imag, real
 from ferro.ops.diagonals import diagonal

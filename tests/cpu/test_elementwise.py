@@ -69,14 +69,16 @@ def test_the_loop_computes_the_formula(name: str, size: int, dtype: str, rng: np
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("name", DECLARED)
 def test_results_are_written_into_arrays(name: str, dtype: str, rng: np.random.Generator) -> None:
-    """Given ones, gaps between their elements or not, and the argument itself: the same bits."""
+    """Given ones, gaps between their elements or not, and the arguments themselves: the same bits."""
     function = DECLARED[name]
     numbers = NUMBERS.get(name, (0.7, 1.1, 0.9)[: function.numbers])
     for size in SIZES:
         arrays = arrays_of(name, size, dtype, rng)
         expected = of_arrays(name)(*arrays, *numbers)
-        for out in (np.full(size, 7, dtype), np.full((size, 2), 7, dtype)[:, 0], arrays[-1]):
-            into(function, out, *arrays, *numbers)
+        for k in range(-2, len(arrays)):
+            given = [a.copy() for a in arrays]
+            out = given[k] if k >= 0 else np.full((size, -k), 7, dtype)[:, 0]
+            into(function, out, *given, *numbers)
             np.testing.assert_array_equal(out, expected)
             assert out.tobytes() == expected.tobytes()
 

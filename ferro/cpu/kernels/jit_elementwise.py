@@ -25,7 +25,7 @@ from ferro.cpu.kernels.jit_math import (  # noqa: F401 (likewise)
 from ferro.cpu.kernels.jit_normal import erf_, gelu_, gelu_slope  # noqa: F401 (likewise)
 from ferro.cpu.kernels.loops import text_of
 from ferro.elementwise import DECLARED
-from ferro.native.jit import by_precision, device, kernel, whole_registers  # noqa: F401 (likewise)
+from ferro.native.jit import apart, by_precision, device, kernel, whole_registers  # noqa: F401 (likewise)
 
 i32, i64 = np.int32, np.int64
 BLOCK = 4096  # numbers after which angles are looked at again, while they are in the cache

@@ -64,13 +64,19 @@ def text_of(function: Elementwise) -> str:
     result = lines.name(found)
     given = [f"a{k}" for k in range(len(arrays))]
     head = [f"def loop({', '.join([*given, *[f'p{k}' for k in range(len(numbers))], 'out'])}):"]
-    if lines.calls:
-        head.append("    whole_registers()")
+    head += ["    apart()"] if not lines.angles else []
+    head += ["    whole_registers()"] if lines.calls else []
     head += ["    T = out.dtype.type", *[f"    {line}" for line in lines.before]]
     if lines.angles:
         return "\n".join([*head, *_with_repair(given, lines, result)]) + "\n"
     inside = [f"        {line}" for line in (*lines.inside, f"out[i] = {result}")]
     return "\n".join([*head, "    for i in range(out.size):", *inside]) + "\n"
+
+
+@cache
+def reads_again(function: Elementwise) -> bool:
+    """Whether the loop may read an element after it has written the result's, so that the result must lie elsewhere."""
+    return "largest" in text_of(function)
 
 
 def _with_repair(arrays: list[str], lines: _Lines, result: str) -> list[str]:
