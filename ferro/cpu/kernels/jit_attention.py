@@ -65,7 +65,8 @@ def attend(first, last, q, k, v, p, out, scale, causal, plan):
     rows, columns, block, width, depth = p.shape[1], p.shape[2], plan[0], plan[2], out.shape[2]
     blocks, line = -(-rows // block), columns * size
     keys = np.empty(panels_room(size, columns, width), np.uint8)
-    of_left, of_right = np.empty(room_left(size, 0), np.uint8), np.empty(room_right(size, columns, depth), np.uint8)
+    of_left = np.empty(room_left(size, columns), np.uint8)
+    of_right = np.empty(room_right(size, columns, depth), np.uint8)
     for number_of_block in range(first, last):
         turned_keys, left, right = aligned(keys), aligned(of_left), aligned(of_right)
         head, i = number_of_block // blocks, number_of_block % blocks * block
@@ -91,7 +92,7 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
     is_cut, line = causal or block < rows, columns * size  # if cut, the parts of dk and dv are added up
     scores = np.empty((min(block, rows), columns), p.dtype)
     values = np.empty(panels_room(size, columns, depth), np.uint8)
-    of_left = np.empty(room_left(size, block), np.uint8)
+    of_left = np.empty(room_left(size, max(columns, block)), np.uint8)
     of_right = np.empty(room_right(size, max(columns, block), max(width, depth)), np.uint8)
     for head in range(first, last):
         turned_values, left, right = aligned(values), aligned(of_left), aligned(of_right)

@@ -5,7 +5,8 @@ Note [Blocks]
     stay in the first cache, meet all columns of the block before the next rows of a come. Thus c is walked along its rows.
     Few rows read b where it lies; if its columns are contiguous, the transposed product is computed, for which the few
     rows of a are turned round instead of b. Where the columns of a are contiguous, the rows of a tile are copied together
-    if many columns are to meet them: as they lie, a column to a line of the cache, they would drive each other out.
+    if many columns are to meet them: as they lie, a column to a line of the cache, they would drive each other out. So
+    would rows that are a page apart, since their lines share few places of the first cache: they are copied likewise.
 
     The inner dimension is cut by its length alone, so every number is summed in the same order wherever it stands in
     the result, and the result may be cut at will.
@@ -20,6 +21,7 @@ import numba
 import numpy as np
 
 from ferro.cpu.kernels.jit_panels import LEFT, copy_group, copy_panels, tile_columns, turned
+from ferro.cpu.kernels.jit_strided_copy import copy_bytes
 from ferro.cpu.kernels.jit_tile import tile
 from ferro.cpu.kernels.jit_vectors import BYTES, LINE, address, aligned, size_of
 from ferro.cpu.kernels.tiles import FEW, ROWS, VECTORS
@@ -29,6 +31,7 @@ _DEEP = 512  # steps of the inner dimension that are summed at a time
 _BROAD = 16  # tiles beside each other for which b is copied at a time
 _SEVERAL = 3  # tiles beside each other for which it pays to copy a where its columns are contiguous
 _GROUP = 4  # tiles for which rows of a are put together
+_PAGE = 1 << 12  # bytes between lines that share a place in the first cache
 _PANELS = 1 << 14  # bytes of panels that stay in the first cache
 NEAR = 1 << 20  # bytes of b that stay in the second cache while they are read again and again
 
@@ -36,7 +39,13 @@ NEAR = 1 << 20  # bytes of b that stay in the second cache while they are read a
 @device
 def room_left(size, k):
     """Bytes that `multiply` needs for what it copies of a."""
-    return _GROUP * min(k, _DEEP) * LEFT * size + LINE
+    return _GROUP * LEFT * (min(k, _DEEP) * size + LINE)
+
+
+@device
+def is_copied(size, row_step, column_step):
+    """Whether `multiply` copies rows of an a with those distances, if many columns are to meet them."""
+    return column_step != size or row_step % _PAGE == 0
 
 
 @device
@@ -86,7 +95,7 @@ def multiply(number, a, b, c, start, shape, left, right):
     """
     size, (m, k, n) = size_of(number), shape
     wide = tile_columns(size)
-    broad, together = _BROAD * wide, a[2] != size and n >= _SEVERAL * wide
+    broad, together = _BROAD * wide, is_copied(size, a[1], a[2]) and n >= _SEVERAL * wide
     parts = max(1, -(-k // _DEEP))
     for p in range(parts):
         t = p * k // parts
@@ -115,7 +124,12 @@ def _rows_of_tiles(number, a, together, b, c, start, shape, left):
     for i in range(count):
         rows = height + (i < more)
         own = (a[0] + row * a[1], a[1], a[2])
-        if together:
+        if together and a[2] == size:
+            line = steps * size + LINE
+            for r in range(rows):
+                copy_bytes(left + r * line, own[0] + r * a[1], steps * size)
+            own = (left, line, size)
+        elif together:
             if i % _GROUP == 0:
                 copy_group(number, own[0], a[2], left, height, more - i, min(_GROUP, count - i), steps)
             own = (left + i % _GROUP * steps * LEFT * size, a[1], LEFT * size)
@@ -127,7 +141,7 @@ def _rows_of_tiles(number, a, together, b, c, start, shape, left):
 
 
 @kernel
-def _multiply_turned(number, a, b, c, start, shape):
+def _multiply_turned(number, a, b, c, start, shape, left):
     """The same by way of cᵀ = bᵀ aᵀ (+ startᵀ), where the rows of a and the columns of b are contiguous."""
     size, (m, k, n) = size_of(number), shape
     broad, line = _BROAD * tile_columns(size), m * size
@@ -139,7 +153,7 @@ def _multiply_turned(number, a, b, c, start, shape):
             turned(number, start[0] + q * size, start[1], place, line, m, columns)
         first = (place if start[0] else 0, line)
         own, met = (b[0] + q * b[2], b[2], size), (a[0], size, a[1])
-        multiply(number, own, met, (place, line), first, (columns, k, m), 0, right)
+        multiply(number, own, met, (place, line), first, (columns, k, m), left, right)
         turned(number, place, line, c[0] + q * size, c[1], columns, m)
 
 
@@ -165,7 +179,8 @@ def product_part(first, last, c, a, b, start, plan):
         left_column, right_column = first * wide, min(last * wide, n)
         first, last, high = 0, plan[0] * inner, 1
     columns = right_column - left_column
-    of_left = np.empty(room_left(size, k if ca != size else 0), np.uint8)
+    is_left_copied = is_copied(size, ra, ca) or is_copied(size, cb, size)  # (b takes its place if it is turned round)
+    of_left = np.empty(room_left(size, k if is_left_copied else 0), np.uint8)
     of_right = np.empty(room_right(size, k, columns), np.uint8)
     while first < last:
         # (Addresses are taken here since Numba frees an array once nobody mentions it any more.)
@@ -179,7 +194,7 @@ def product_part(first, last, c, a, b, start, plan):
         of_c = (address(c) + p * plan[6] + q * plan[10] + row * rc + left_column * size, rc)
         of_start = (address(start) + p * plan[9] + q * plan[13] + row * rs + left_column * size if started else 0, rs)
         if ca == size and cb != size and ROWS <= rows <= FEW and 2 * columns * k > 3 * rows * (k + columns):
-            _multiply_turned(number, of_a, of_b, of_c, of_start, (rows, k, columns))
+            _multiply_turned(number, of_a, of_b, of_c, of_start, (rows, k, columns), left)
         else:
             multiply(number, of_a, of_b, of_c, of_start, (rows, k, columns), left, right)
         first = until

@@ -80,13 +80,18 @@ def _copying(numbers: dict[int, int]) -> Any:
             _, source, source_step, target, columns, steps = args
             code = Code(context, builder, number)
             count = -(-numbers[code.size] // code.lanes)
-            masks = [code.mask(columns, v * code.lanes) for v in range(count)]
-            with cgutils.for_range(builder, steps, intp=integer) as loop:
-                here = code.place(builder.add(source, builder.mul(source_step, loop.index)))
-                there = code.place(target, builder.mul(i64(numbers[code.size]), loop.index))
-                for v, mask in enumerate(masks):
-                    beyond = i64(v * code.lanes)
-                    code.store(code.load(here, beyond, mask=mask), there, beyond)
+            is_full = builder.icmp_signed("==", columns, i64(count * code.lanes))
+            with builder.if_else(is_full) as (full, some):  # (masked loads of AVX2 take twice as long)
+                for branch in (full, some):
+                    with branch:
+                        hidden = branch is some
+                        masks = [code.mask(columns, v * code.lanes) if hidden else None for v in range(count)]
+                        with cgutils.for_range(builder, steps, intp=integer) as loop:
+                            here = code.place(builder.add(source, builder.mul(source_step, loop.index)))
+                            there = code.place(target, builder.mul(i64(numbers[code.size]), loop.index))
+                            for v, mask in enumerate(masks):
+                                beyond = i64(v * code.lanes)
+                                code.store(code.load(here, beyond, mask=mask), there, beyond)
 
         return types.void(number, *[types.intp] * 5), generate
 

@@ -5,6 +5,8 @@ Note [Tiles]
     the inner dimension is summed: for each step two vectors of b, and for each row one number of a, spread over a vector.
     Rows that are left over make a lower tile and columns a masked one, and what the mask hides is never touched. All
     heights of 5 and more keep the multipliers equally busy, so the rows of a matrix are shared evenly among its tiles.
+    Only tiles whose last vector is not full pay for the mask: masked loads of AVX2 take the place of multiplications, and
+    its masked stores are slow. Full ones run the unrolled loop without it, all others step by step.
 
     The loop is written in assembly. LLVM computes the addresses of the rows anew in every step, with instructions that
     take the place of multiplications (172 GFLOPS where this has 184), and when it may, it loads the numbers of several
@@ -59,26 +61,28 @@ class _Assembly:
         self.sums = [[registers.pop(0) for _ in range(vectors)] for _ in range(rows)]
         self.met, self.spread = registers[:vectors], registers[vectors:]
 
-    def load(self, pointer: str) -> list[str]:
-        """The vectors at a pointer, the last one masked."""
+    def load(self, pointer: str, masked: bool) -> list[str]:
+        """The vectors at a pointer, the last one masked or not."""
         lines = [f"vmovup{self.kind} {v * BYTES}(@{pointer}), {one}" for v, one in enumerate(self.met)]
-        if MANY:
+        if masked and MANY:
             lines[-1] += " {%k1} {z}"
-        else:
+        elif masked:
             lines[-1] = f"vmaskmovp{self.kind} {(len(self.met) - 1) * BYTES}(@{pointer}), {self.mask}, {self.met[-1]}"
         return lines
 
-    def store(self, line: list[str], pointer: str) -> list[str]:
+    def store(self, line: list[str], pointer: str, masked: bool) -> list[str]:
         lines = [f"vmovup{self.kind} {one}, {v * BYTES}(@{pointer})" for v, one in enumerate(line)]
+        if not masked:
+            return lines
         if MANY:
             lines[-1] += " {%k1}"
         else:
             lines[-1] = f"vmaskmovp{self.kind} {line[-1]}, {self.mask}, {(len(line) - 1) * BYTES}(@{pointer})"
         return lines
 
-    def step(self, offset: int) -> list[str]:
+    def step(self, offset: int, masked: bool) -> list[str]:
         """One step of the inner dimension."""
-        lines = self.load("b")
+        lines = self.load("b", masked)
         for row, line in enumerate(self.sums):
             beyond = f",@a_step,{row % 3}" if row % 3 else ""
             place = f"{offset * self.size}(@a{row // 3}{beyond})" if self.by_rows else f"{row * self.size}(@a0)"
@@ -87,8 +91,15 @@ class _Assembly:
             lines += [f"vfmadd231p{self.kind} {b}, {factor}, {one}" for b, one in zip(self.met, line, strict=True)]
         return [*lines, "addq @b_step, @b", *([] if self.by_rows else ["addq @a_step, @a0"])]
 
+    def is_full(self) -> list[str]:
+        """Sets the carry if the mask hides nothing."""
+        if MANY:
+            return ["kortestw %k1, %k1"]
+        ones = self.met[0]
+        return [f"vpcmpeqd {ones}, {ones}, {ones}", f"vtestp{self.kind} {ones}, {self.mask}"]
+
     def loop(self, label: int, count: str, steps: int) -> list[str]:
-        body = [line for offset in range(steps) for line in self.step(offset)]
+        body = [line for offset in range(steps) for line in self.step(offset, masked=steps == 1)]
         if self.by_rows:
             body += [f"addq $${steps * self.size}, @a{i}" for i in range(-(-len(self.sums) // 3))]
         before = [f"testq @{count}, @{count}", f"jle {label + 1}f", ".p2align 5", f"{label}:"]
@@ -100,24 +111,26 @@ class _Assembly:
         lines += self.loop(1, "rounds", _UNROLLED) + self.loop(3, "rest", 1)
         lines += ["testq @start, @start", "jz 5f"]
         for line in self.sums:
-            lines += self.load("start")
+            lines += self.load("start", masked=True)
             lines += [f"vaddp{self.kind} {there}, {one}, {one}" for there, one in zip(self.met, line, strict=True)]
             lines.append("addq @start_step, @start")
-        lines.append("5:")
-        for line in self.sums:
-            lines += [*self.store(line, "c"), "addq @c_step, @c"]
-        lines.append(
-            "vzeroupper"
-        )  # which LLVM leaves out, knowing nothing of the registers here; slow code may come next
+        lines += ["5:", *self.is_full(), "jnc 6f"]
+        for masked in (False, True):
+            for line in self.sums:
+                lines += [*self.store(line, "c", masked), "addq @c_step, @c"]
+            lines += ["7:"] if masked else ["jmp 7f", "6:"]
+        # LLVM leaves this out, knowing nothing of the registers here; slow code may come next.
+        lines.append("vzeroupper")
         return re.sub(r"@(\w+)", lambda found: _OPERAND[found[1]], "\n\t".join(lines))
 
 
-def _mask_of(code: Code, columns: Any, vectors: int) -> Any:
-    """The mask of the last vector as the assembly takes it."""
+def _mask_of(code: Code, columns: Any, vectors: int, is_full: Any) -> Any:
+    """The mask of the last vector as the assembly takes it: all bits if the vector is full."""
     builder = code.builder
     left = builder.sub(columns, i64((vectors - 1) * code.lanes))
     if MANY:
-        return builder.trunc(builder.sub(builder.shl(i64(1), left), i64(1)), word)
+        bits = builder.sub(builder.shl(i64(1), left), i64(1))
+        return builder.trunc(builder.select(is_full, i64(-1), bits), word)
     lanes = ir.VectorType(ir.IntType(8 * code.size), code.lanes)
     room = cgutils.alloca_once_value(builder, builder.sext(code.mask(left), lanes))
     return builder.ptrtoint(room, integer)
@@ -132,16 +145,18 @@ def _tile_function(context: Any, module: Any, rows: int, vectors: int, by_rows: 
     builder = ir.IRBuilder(function.append_basic_block())
     code = Code(context, builder, dtype)
     steps, columns, a, a_step, b, b_step, c, c_step, start, start_step = function.args
-    mask = _mask_of(code, columns, vectors)
+    is_full = builder.icmp_signed("==", columns, i64(vectors * code.lanes))
+    mask = _mask_of(code, columns, vectors, is_full)
     with builder.if_then(builder.icmp_signed(">", steps, i64(_LONG))):
         place = c
         for _ in range(rows):  # have c brought into the first cache, that it be there when the sums are
             for offset in range(0, vectors * BYTES, LINE):
                 fetch(builder, builder.inttoptr(builder.add(place, i64(offset)), ir.IntType(8).as_pointer()), True)
             place = builder.add(place, c_step)
+    rounds = builder.select(is_full, builder.udiv(steps, i64(_UNROLLED)), i64(0))
     arguments = [
         *[builder.add(a, builder.mul(a_step, i64(3 * i))) for i in range(_POINTERS)],
-        *[b, c, start, builder.udiv(steps, i64(_UNROLLED)), builder.urem(steps, i64(_UNROLLED))],
+        *[b, c, start, rounds, builder.sub(steps, builder.mul(rounds, i64(_UNROLLED)))],
         *[a_step, b_step, c_step, start_step, mask],
     ]
     kind = ir.FunctionType(ir.LiteralStructType([integer] * len(_CHANGED)), [one.type for one in arguments])
