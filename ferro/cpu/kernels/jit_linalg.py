@@ -30,41 +30,48 @@ def _solved(rows: int) -> Any:
 
     @written()
     def solved(code, a, ra, ca, x, pitch, count, columns, unit, like):
-        builder = code.builder
-        masks = [code.mask(columns, v * code.lanes) for v in range(VECTORS)]
-        sums = code.sums(rows, VECTORS)
-        places = [
-            [code.place(x, builder.mul(pitch, i64(m)), i64(v * code.lanes)) for v in range(VECTORS)]
-            for m in range(rows)
-        ]
-        lines = [code.place(a, builder.mul(ra, i64(m))) for m in range(rows)]
-        before = code.place(x, builder.mul(pitch, builder.neg(count)))
-        with cgutils.for_range_slice(builder, i64(0), count, i64(1), integer) as (t, _):
-            row, column = builder.gep(before, [builder.mul(t, pitch)]), builder.mul(t, ca)
-            met = [code.load(row, i64(v * code.lanes), mask=mask) for v, mask in enumerate(masks)]
-            for line, start in zip(sums, lines, strict=True):
-                factor = code.spread(builder.load(builder.gep(start, [column])))
-                for one, vector in zip(line, met, strict=True):
-                    code.add(one, vector, factor)
-        found: list[list[Any]] = []
-        for line, start, where in zip(sums, lines, places, strict=True):
-            left = [
-                builder.fsub(code.load(place, mask=mask), builder.load(one))
-                for place, mask, one in zip(where, masks, line, strict=True)
-            ]
-            along = builder.gep(start, [builder.mul(count, ca)])
-            for q, earlier in enumerate(found):
-                factor = code.spread(builder.fneg(builder.load(builder.gep(along, [builder.mul(ca, i64(q))]))))
-                left = [
-                    builder.call(code.fma, [known, factor, rest]) for known, rest in zip(earlier, left, strict=True)
-                ]
-            pivot = builder.load(builder.gep(along, [builder.mul(ca, i64(len(found)))]))
-            pivot = code.spread(builder.select(unit, ir.Constant(code.number, 1.0), pivot))
-            found.append([builder.fdiv(rest, pivot) for rest in left])
-            for value, place, mask in zip(found[-1], where, masks, strict=True):
-                code.store(value, place, mask=mask)
+        is_full = code.builder.icmp_signed("==", columns, i64(VECTORS * code.lanes))
+        with code.builder.if_else(is_full) as (full, some):  # (masked loads and stores of AVX2 are slow)
+            with full:
+                _solve_rows(code, rows, [None] * VECTORS, (a, ra, ca), (x, pitch), count, unit)
+            with some:
+                masks = [code.mask(columns, v * code.lanes) for v in range(VECTORS)]
+                _solve_rows(code, rows, masks, (a, ra, ca), (x, pitch), count, unit)
 
     return solved
+
+
+def _solve_rows(code: Any, rows: int, masks: list, triangle: tuple, sides: tuple, count: Any, unit: Any) -> None:
+    """Writes the code of `_solved` for a mask of each vector, or None."""
+    builder, (a, ra, ca), (x, pitch) = code.builder, triangle, sides
+    sums = code.sums(rows, VECTORS)
+    places = [
+        [code.place(x, builder.mul(pitch, i64(m)), i64(v * code.lanes)) for v in range(VECTORS)] for m in range(rows)
+    ]
+    lines = [code.place(a, builder.mul(ra, i64(m))) for m in range(rows)]
+    before = code.place(x, builder.mul(pitch, builder.neg(count)))
+    with cgutils.for_range_slice(builder, i64(0), count, i64(1), integer) as (t, _):
+        row, column = builder.gep(before, [builder.mul(t, pitch)]), builder.mul(t, ca)
+        met = [code.load(row, i64(v * code.lanes), mask=mask) for v, mask in enumerate(masks)]
+        for line, start in zip(sums, lines, strict=True):
+            factor = code.spread(builder.load(builder.gep(start, [column])))
+            for one, vector in zip(line, met, strict=True):
+                code.add(one, vector, factor)
+    found: list[list[Any]] = []
+    for line, start, where in zip(sums, lines, places, strict=True):
+        left = [
+            builder.fsub(code.load(place, mask=mask), builder.load(one))
+            for place, mask, one in zip(where, masks, line, strict=True)
+        ]
+        along = builder.gep(start, [builder.mul(count, ca)])
+        for q, earlier in enumerate(found):
+            factor = code.spread(builder.fneg(builder.load(builder.gep(along, [builder.mul(ca, i64(q))]))))
+            left = [builder.call(code.fma, [known, factor, rest]) for known, rest in zip(earlier, left, strict=True)]
+        pivot = builder.load(builder.gep(along, [builder.mul(ca, i64(len(found)))]))
+        pivot = code.spread(builder.select(unit, ir.Constant(code.number, 1.0), pivot))
+        found.append([builder.fdiv(rest, pivot) for rest in left])
+        for value, place, mask in zip(found[-1], where, masks, strict=True):
+            code.store(value, place, mask=mask)
 
 
 _block, _one = _solved(_ROWS), _solved(1)
