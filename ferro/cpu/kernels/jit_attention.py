@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_exponentials import exp_into
+from ferro.cpu.kernels.jit_exponentials import exp_within
 from ferro.cpu.kernels.jit_gemm import multiply, panels_room, room_left, room_right, tiles, turn_rows
 from ferro.cpu.kernels.jit_rows import dot, largest
 from ferro.cpu.kernels.jit_vectors import address, aligned, size_of
@@ -27,7 +27,7 @@ def _weigh(scores, scale, first, causal):
         row = scores[i, : min(first + i + 1, scores.shape[1])] if causal else scores[i]
         for j in range(row.size):
             row[j] *= T(scale)
-        factor = T(1) / exp_into(row, largest(row), row)
+        factor = T(1) / exp_within(row, largest(row))
         for j in range(row.size):
             row[j] *= factor
         scores[i, row.size :] = T(0)

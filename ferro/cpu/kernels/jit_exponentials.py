@@ -105,6 +105,16 @@ def _exp_into(x, top, out):
 
 
 @reduction
+def _exp_within(x, top):
+    total = x.dtype.type(0)
+    for j in range(x.size):
+        e = exp(x[j] - top)
+        x[j] = e
+        total += e
+    return total
+
+
+@reduction
 def _sum_of_exp(x, top):
     total = x.dtype.type(0)
     for j in range(x.size):
@@ -113,8 +123,13 @@ def _sum_of_exp(x, top):
 
 
 def exp_into(x: Any, top: Any, out: Any) -> Any:
-    """out = exp(x - top), and its sum, where no number of x is above `top` but infinity."""
+    """out = exp(x - top), and its sum, where no number of x is above `top` but infinity; out is another array than x."""
     return _exp_into(x, top, out)
+
+
+def exp_within(x: Any, top: Any) -> Any:
+    """The same with x as the result: LLVM finds vectors only where it sees one array, or two that lie apart."""
+    return _exp_within(x, top)
 
 
 def sum_of_exp(x: Any, top: Any) -> Any:
@@ -127,6 +142,13 @@ def _choose_exp_into(x, top, out):
     if x.dtype.bitwidth == 32:
         return lambda x, top, out: _by_registers(x, top, out)
     return lambda x, top, out: _exp_into(x, top, out)
+
+
+@overload(exp_within, jit_options=_OPTIONS)
+def _choose_exp_within(x, top):
+    if x.dtype.bitwidth == 32:
+        return lambda x, top: _by_registers(x, top, x)
+    return lambda x, top: _exp_within(x, top)
 
 
 @overload(sum_of_exp, jit_options=_OPTIONS)
