@@ -218,7 +218,7 @@ def _silu(xp: Any, x: Any) -> Any:
 def _silu_slope(xp: Any, g: Any, x: Any) -> Any:
     # s (1 + x (1 - s)) with s = σ(x) and 1 - s = σ(-x); beyond 800 the slope is 0 or 1, also at infinity
     near = x if x.dtype in COMPLEX else xp.clamp(x, -800, 800)
-    return g * (xp.sigmoid(x) * (1 + near * xp.sigmoid(-near))).conj()
+    return g * (xp.sigmoid(x) * (1 + near * xp.sigmoid(-x))).conj()  # (kernels compute one exponential for both)
 
 
 SILU = Op(
