@@ -99,6 +99,16 @@ def test_far_b_is_copied_for_few_rows():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_a_page_apart(dtype):
+    """Rows that share places of the cache are copied together: of a, and of b where it is turned round in its place."""
+    rng = np.random.default_rng(10)
+    page = 4096 // np.dtype(dtype).itemsize
+    for m, k, n, step in ((30, 70, 110, page), (17, 600, 100, page), (130, page, 130, page), (25, 60, 97, 2 * page)):
+        a, b = numbers(rng, m, step, dtype=dtype)[:, :k], numbers(rng, n, step, dtype=dtype)[:, :k].T
+        check(multiply(a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_starts(dtype):
     rng = np.random.default_rng(3)
     a, b = numbers(rng, 3, 30, 600, dtype=dtype), numbers(rng, 3, 600, 50, dtype=dtype)
