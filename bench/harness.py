@@ -174,7 +174,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": model,
         "processors": os.cpu_count(),
-        "isa": os.environ.get("FERRO_ISA", ""),
+        "isa": importlib.import_module("ferro.native.isa").LEVEL,
         "system": platform.system(),
         "python": platform.python_version(),
         "load": load(),

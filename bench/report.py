@@ -1,4 +1,5 @@
-"""Writes the tables of docs/internals/performance.md from the JSON files of bench/run.py, one for each number of threads.
+"""Writes the tables of docs/internals/performance.md from the JSON files of bench/run.py, one for each instruction set and
+number of threads.
 
 python bench/report.py one.json two.json
 """
@@ -13,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.rows import GROUPS
 
+LEVELS = {"avx512": "AVX-512", "avx2": "AVX2", "baseline": "SSE2"}
 PAGE = Path(__file__).parents[1] / "docs" / "internals" / "performance.md"
 BEGIN, END = "<!-- tables: begin -->\n", "<!-- tables: end -->\n"
 
@@ -34,9 +36,12 @@ def mean(rows: list[dict[str, Any]]) -> str:
 
 def tables(records: list[dict[str, Any]]) -> str:
     """The machine, a table of the means, and one for each group."""
-    counts = [record["threads"] for record in records]
     machine, versions = records[0]["machine"], records[0]["versions"]
-    heads = [f"{n} thread{'s' * (n > 1)}" for n in counts]
+    heads = [
+        f"{LEVELS.get(record['machine']['isa'], 'other')}, {n} thread{'s' * (n > 1)}"
+        for record in records
+        for n in [record["threads"]]
+    ]
     where = f"{machine['processor']}, {machine['processors']} processors (virtual, shared), {machine['system']}"
     lines = [
         f"Machine: {where}; Python {machine['python']}, torch {versions['torch']}, ferro {versions['ferro']}.",
