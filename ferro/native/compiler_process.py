@@ -99,10 +99,21 @@ def start(answered: Callable[[str, str], None], closed: Callable[[CompilerProces
     try:
         if not disk_cache.writable():
             disk_cache.temporary = Path(tempfile.mkdtemp(prefix="ferro-"))
-            atexit.register(shutil.rmtree, disk_cache.temporary, ignore_errors=True)
+            atexit.register(remove_folder, disk_cache.temporary)
         return CompilerProcess(answered, closed)
     except (OSError, RuntimeError):  # the system refuses a folder, a process or a thread
         return None
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder in which children may still be writing: under its name they find no folder any more."""
+    gone = folder.with_name(f"{folder.name}-gone")
+    with suppress(OSError):
+        folder.rename(gone)
+        for _ in range(100):  # (one that was writing a file finishes it)
+            shutil.rmtree(gone, ignore_errors=True)
+            if not gone.exists():
+                return
 
 
 @atexit.register

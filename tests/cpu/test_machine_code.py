@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -472,6 +473,31 @@ print(disk_cache.temporary.is_dir(), len(list(disk_cache.temporary.glob("ferro/c
     ).split()
     assert found == ["True", "1"]
     assert not Path(path).exists()
+
+
+def test_a_folder_goes_while_others_write_into_it(tmp_path: Path) -> None:
+    folder = tmp_path / "kernels"
+    (folder / "ferro").mkdir(parents=True)
+    written, stop = threading.Event(), threading.Event()
+
+    def write() -> None:
+        k = 0
+        while not stop.is_set():
+            k += 1
+            with suppress(OSError):
+                (folder / "ferro").mkdir(exist_ok=True)
+                (folder / "ferro" / str(k)).write_bytes(b"code")
+                written.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        assert written.wait(60)
+        compiler_process.remove_folder(folder)
+    finally:
+        stop.set()
+        thread.join(60)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_functions_of_other_packages_come_without_the_packages():
