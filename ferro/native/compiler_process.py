@@ -18,9 +18,8 @@ from ferro.native import disk_cache
 
 _ROOT = str(Path(__file__).parents[2])  # the folder that ferro is imported from
 IDLE = 10.0  # seconds without a request after which a child ends
-MOST_MEMORY = (
-    1e9  # bytes from which a child ends, and another one takes what is still asked for (one dtype takes 0.8e9)
-)
+# Bytes from which a child ends, and another one takes what is still asked for; all kernels of one dtype take 0.8e9.
+MOST_MEMORY = 1e9
 
 
 # --- seen from the program -------------------------------------------------------------------------------------------
@@ -108,12 +107,14 @@ def start(answered: Callable[[str, str], None], closed: Callable[[CompilerProces
 def remove_folder(folder: Path) -> None:
     """Remove a folder in which children may still be writing: under its name they find no folder any more."""
     gone = folder.with_name(f"{folder.name}-gone")
-    with suppress(OSError):
+    try:
         folder.rename(gone)
-        for _ in range(100):  # (one that was writing a file finishes it)
-            shutil.rmtree(gone, ignore_errors=True)
-            if not gone.exists():
-                return
+    except OSError:
+        gone = folder
+    for _ in range(100):  # (one that was writing a file finishes it)
+        shutil.rmtree(gone, ignore_errors=True)
+        if not gone.exists():
+            return
 
 
 @atexit.register

@@ -142,7 +142,12 @@ ADD = Op(
     kind=LINEAR,
     x=lambda xp, g: g,
     y=lambda xp, g: g,
-    samples=[*binary_samples(), Sample(Arg(2, 3), Arg(3), alpha=2), Sample(Arg(2, 3), 3, alpha=0.5)],
+    samples=[
+        *binary_samples(),
+        Sample(Arg(2, 3), Arg(2, 3), alpha=2),
+        Sample(Arg(2, 3), Arg(3), alpha=2),
+        Sample(Arg(2, 3), 3, alpha=0.5),
+    ],
     complex=True,
     layout=ITERATED,
 )
@@ -161,10 +166,13 @@ ADD_SCALED.backward_name = "AddBackward0"  # as in PyTorch
 
 
 def _times_alpha(x: Any, y: Any, alpha: Any) -> tuple | None:
-    """x + alpha y as an operation, its inputs and parameters, where they are floats of one dtype; else None."""
+    """x + alpha y as an operation, its inputs and parameters, where they are floats of one dtype and shape; else None."""
     if not (isinstance(x, TensorBase) and isinstance(y, TensorBase) and type(alpha) in (float, int)):
         return None
-    if x._data.dtype not in FLOATS or x._data.dtype is not y._data.dtype:
+    a, b = x._data, y._data
+    if (
+        a.dtype not in FLOATS or a.dtype is not b.dtype or a.shape != b.shape
+    ):  # (so errors name `add`, which looks at them)
         return None
     return ADD_SCALED, (x, y), (float(alpha),)
 

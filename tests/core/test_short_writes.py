@@ -237,6 +237,16 @@ def test_in_place_forms_of_one_tensor_give_the_bits_of_their_functions(name: str
         assert y.numpy().tobytes() == wanted.numpy().tobytes()
 
 
+@pytest.mark.parametrize("name", ["add", "sub"])
+def test_a_sum_with_a_factor_names_the_function_in_its_errors(name: str) -> None:
+    x, y = ferro.ones(3), ferro.ones(4)
+    for call in (lambda: getattr(ferro, name)(x, y, alpha=2.0), lambda: getattr(x, f"{name}_")(y, alpha=2.0)):
+        with pytest.raises(RuntimeError, match=rf"^{name}_?: shapes"):
+            call()
+    z = ferro.add(x.requires_grad_(), ferro.ones(3), alpha=2.0)
+    assert z.grad_fn.name() == "AddBackward0"
+
+
 def test_read_only_arrays_are_not_written() -> None:
     array = np.zeros(3, np.float32)
     x = ferro.from_numpy(array)
