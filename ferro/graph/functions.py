@@ -17,7 +17,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from ferro.core.plan import argument_names, bind_large, kind_of
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.elementwise import DECLARED
 from ferro.graph.errors import GraphFormatError
+from ferro.graph.ir import Node, Value
 
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -98,7 +99,23 @@ for _name in METHODS:
 for _name in PARTS:
     ARRAY[_name] = operator.attrgetter(_name)
 CHECKS: dict[str, Callable] = {"is_within": _is_within}
-EFFECTS = frozenset(("array.setitem", "array.fill", "xp.sgd_step", "xp.adam_step", "xp.adam_update"))
+# Functions that write, and into how many of their first arguments; of the others, those of `xp` whose names end with "_" write into one.
+WRITERS = {"array.setitem": 1, "array.fill": 1, "xp.sgd_step": 2, "xp.adam_step": 4}
+
+
+class Effects(NamedTuple):
+    """What a function does beside giving values. A pass may move, join or leave out a node only if this is `PURE`.
+
+    random: it draws from a generator, so its place among all that draw counts; writes: into memory that was there before
+    (see `written_by`); checks: it gives nothing, and raises where the data are not as they must be.
+    """
+
+    random: bool = False
+    writes: bool = False
+    checks: bool = False
+
+
+PURE = Effects()
 
 
 class _Saved:
@@ -129,9 +146,22 @@ def _as_saved(kind: str, value: Any) -> Any:
     return tuple(map(wrap, value)) if kind == "tensors" else value
 
 
+def effects(name: str) -> Effects:
+    """What a function does beside giving values."""
+    writes = name in WRITERS or (name.startswith("xp.") and name.endswith("_"))
+    return Effects(name.startswith("random."), writes, name.startswith("check."))
+
+
 def is_effect(name: str) -> bool:
-    """Whether a function writes into its first argument, or raises by the data: its node stays where it is."""
-    return name in EFFECTS or name.startswith("check.") or (name.startswith("xp.") and name.endswith("_"))
+    """Whether a function does anything beside giving values: its node stays where it is."""
+    return effects(name) != PURE
+
+
+def written_by(node: Node) -> list[Value]:
+    """The values into whose memory a node writes."""
+    if not effects(node.function).writes:
+        return []
+    return [v for v in node.args[: WRITERS.get(node.function, 1)] if isinstance(v, Value)]
 
 
 def eager(op: Op) -> Callable:
