@@ -27,13 +27,11 @@ ON_DATA: dict[str, int] = {
 }
 # (what asks is about memory: where it lies, or that a batch has several slices)
 ASKING: dict[str, int] = {
-    "rectifiers": 1,
     "searching": 1,
     "new_tensors": 1,
     "keys": 1,
     "max_pooling": 1,
     "gathering": 1,
-    "random": 1,
     "random_filling": 1,
     "random_likes": 1,
     "sampling": 2,

@@ -12,7 +12,8 @@ Where the memory is not the processor's, the module has a `device` (the device t
 
 A module that looks at operations, not at the steps they are made of, has ``whole(op)``: the function of (arrays,
 parameters) that stands for the operation's forward, and ``large_formulas(plan)``, the formulas for gradients that are large
-arrays. The graphs that are captured have both (ferro/graph/array.py).
+arrays. The graphs that are captured have both, and ``require(array, error, message)``, which notes a condition of the data instead
+of asking it (requirements.py; ferro/graph/array.py).
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ferro.batched.levels import ALIVE, RUNNING
+from ferro.core.backend import HOST, xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.device import CPU, check, device
 from ferro.core.dtypes import FROM_NUMPY
@@ -20,7 +21,7 @@ from ferro.native.thresholds import SMALL
 
 _MASK = (1 << 64) - 1
 FAST = [False]  # whether generators draw from NumPy's streams: what use_fast_streams says
-REFUSING: list[Any] = []  # captures of graphs that run: their graphs do not hold random numbers yet
+CAPTURES: list[Any] = []  # captures of graphs that run: what their threads do with generators is a part of the graph
 
 
 class Generator:
@@ -43,9 +44,9 @@ class Generator:
     @property
     def stream(self) -> Any:
         """What draws, made when the first number is wanted: a program without one need not import numpy.random."""
-        for capture in REFUSING:
-            capture.refuse_random()
-        return (self._fast if FAST[0] else self._twister) or self._made(FAST[0])
+        stream = (self._fast if FAST[0] else self._twister) or self._made(FAST[0])
+        capture = _capturing() if CAPTURES else None
+        return stream if capture is None else capture.drawing(self, stream)
 
     def _made(self, fast: bool) -> Any:
         if fast:
@@ -69,6 +70,8 @@ class Generator:
             raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}") from None
         if not -(1 << 63) <= number <= _MASK:
             raise ValueError(f"manual_seed: Overflow when unpacking long long: {number} is no number of 64 bits")
+        if CAPTURES and (capture := _capturing()) is not None:
+            capture.seeded(self, number)
         self._seed = number & _MASK
         for made in (self._twister, self._fast):
             if made is not None:
@@ -77,6 +80,8 @@ class Generator:
 
     def seed(self) -> int:
         """Seeds from the operating system; returns the seed."""
+        if CAPTURES and (capture := _capturing()) is not None:
+            capture.refuse("a generator is seeded from the operating system")
         seed = secrets.randbits(64)
         self.manual_seed(seed)
         return seed
@@ -93,7 +98,8 @@ class Generator:
         """Continues from a state that get_state() returned, here or in PyTorch; returns the generator."""
         if not isinstance(new_state, TensorBase):
             raise TypeError(f"Generator.set_state: expected a torch.ByteTensor, but got {type(new_state).__name__}")
-        data = np.ascontiguousarray(new_state._data)
+        data = new_state._data
+        data = np.ascontiguousarray(data) if type(data) is HOST else xp_of(data).contiguous(data)
         if data.dtype != np.uint8:
             raise TypeError(f"Generator.set_state: RNG state must be a torch.ByteTensor, got {FROM_NUMPY[data.dtype]}")
         stream = self.stream
@@ -138,6 +144,11 @@ class Generator:
         g = Generator()
         g.set_state(self.get_state())
         return g
+
+
+def _capturing() -> Any:
+    """The capture that this thread runs, if it does."""
+    return next((capture for capture in CAPTURES if capture.notes()), None)
 
 
 default_generator = Generator()

@@ -18,6 +18,7 @@ from ferro.core import backend
 from ferro.core.op import Op
 from ferro.core.plan import argument_names, kind_of
 from ferro.core.saved_values import saved_arrays
+from ferro.graph.draws import DRAWS
 from ferro.graph.functions import ARRAY, BINARY, CHECKS, COMPARED, METHODS, PARTS, UNARY, eager, gradient
 
 
@@ -139,7 +140,13 @@ def called(name: str, function: Any, *args: Any, itself: bool = True, **kwargs: 
     some = traced_in((*args, *kwargs.values()))
     if some is None:
         return function(*args, **kwargs)
-    recorder = some.recorder
+    return noted(some.recorder, name, function, args, kwargs, itself, some)
+
+
+def noted(
+    recorder: Any, name: str, function: Any, args: tuple, kwargs: dict, itself: bool = True, some: Traced | None = None
+) -> Any:
+    """The same for a recorder that is known; `some` is a traced array among the arguments."""
     near, more = _near(args), {k: _near(v) for k, v in kwargs.items()}
     if not recorder.notes():
         return function(*near, **more)  # (another thread's)
@@ -183,6 +190,42 @@ def _formula(plan: Any, by: str) -> Any:
     return lambda xp, g, node: called(f"gradient.{op.name}.{by}", function, g, *saved_arrays(node, entries, ()))
 
 
+class Drawing:
+    """The stream of a generator for the thread that captures: what it draws is noted; see draws.py."""
+
+    def __init__(self, recorder: Any, held: Any, stream: Any) -> None:
+        self._recorder, self._held, self._stream = recorder, held, stream
+
+    FAST = property(lambda self: self._stream.FAST)
+    STATE_BYTES = property(lambda self: self._stream.STATE_BYTES)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in DRAWS:
+            raise AttributeError(name)
+        method = getattr(self._stream, name)
+
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            return noted(
+                self._recorder, f"random.{name}", lambda _, *a, **k: method(*a, **k), (self._held, *args), kwargs
+            )
+
+        return draw
+
+    def state(self, seed: int) -> Any:
+        """The state of the generator."""
+        return noted(self._recorder, "random.get_state", lambda _: self._stream.state(seed), (self._held,), {})
+
+    def continue_from(self, state: Any) -> int:
+        """Continues from a state; returns its seed."""
+        seeds: list[int] = []
+
+        def function(_: Any, state: Any) -> None:
+            seeds.append(self._stream.continue_from(state))
+
+        noted(self._recorder, "random.set_state", function, (self._held, state), {})
+        return seeds[0]
+
+
 class Functions:
     """The module of functions of traced arrays: those of ferro.cpu, each noted as a node."""
 
@@ -215,6 +258,11 @@ class Functions:
         """A check of the data, which every replay makes again."""
         called("check.is_within", CHECKS["is_within"], index, low, high)
         return True
+
+    @staticmethod
+    def require(condition: Any, kind: str, message: str) -> None:
+        """A condition of the data, which every replay asks again."""
+        called("check.holds", CHECKS["holds"], condition, kind, message)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(n for n in dir(cpu) if n not in self._STEPS)})

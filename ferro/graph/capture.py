@@ -17,7 +17,7 @@ def capture(fn: Callable, *args: Any, **kwargs: Any) -> Graph:
       is part of the program
 
     Parameters, buffers, closures and globals are bound: each run of the graph reads them anew. CaptureError, with the
-    line, where Python asks for numbers (``if t:``, ``item()``, ``numpy()``), for random numbers, and for what is
+    line, where Python asks for numbers (``if t:``, ``item()``, ``numpy()``), and for what is
     computed by no function that a graph can call; what the function did to memory before stays done. No other thread may
     compute with the same tensors meanwhile.
 

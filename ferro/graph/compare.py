@@ -6,18 +6,23 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.core.base import TensorBase
+from ferro.core.random import default
 from ferro.graph import interpreter
+from ferro.graph.functions import effects
 from ferro.graph.tracing import trace
 from ferro.utils import _pytree
 
 
 def compared(graph: Any, fn: Callable, inputs: tuple) -> str | None:
     """See Graph.compare."""
+    begun = [(g, g.get_state()) for g in _generators(graph)]
     eager = [t._data.copy() for t in _pytree.tree_leaves(fn(*inputs))]
     seen: list = []
     mine: list = []
+    _continue_from(begun)
     trace(fn, inputs, {}, seen)
     arrays = [x._data if isinstance(x, TensorBase) else x for x in inputs]
+    _continue_from(begun)
     found = interpreter.run(graph, arrays, lambda node, made: mine.append((node, [a.copy() for a in made])))
     for (a, made), (b, wanted) in zip(mine, seen, strict=False):
         if a.function != b.function:
@@ -33,6 +38,18 @@ def compared(graph: Any, fn: Callable, inputs: tuple) -> str | None:
         if not same_bits(x, y):
             return f"output {i}"
     return None
+
+
+def _generators(graph: Any) -> list:
+    """The generators from which a graph draws."""
+    found = [node.args[0] for node in graph.nodes if effects(node.function).random]
+    return list(dict.fromkeys([default() if held is None else held.thing for held in found]))
+
+
+def _continue_from(states: list) -> None:
+    """Puts generators where they were, so that all runs draw the same numbers."""
+    for generator, state in states:
+        generator.set_state(state)
 
 
 def same_bits(x: Any, y: Any) -> bool:

@@ -21,7 +21,7 @@ from ferro.cpu.sparse_rows import Rows
 from ferro.graph.array import Traced, called, functions
 from ferro.graph.copies import alive, node_copy, value_copy
 from ferro.graph.formulas import gradients, outputs_of, stand_in, tensors_of
-from ferro.graph.functions import total
+from ferro.graph.functions import total, written_by
 from ferro.graph.ir import BOUND, CAPTURED, COMPUTED, CONSTANT, FOREIGN, INPUT, OWN, Node, Value
 from ferro.graph.recorder import Recorder
 
@@ -177,8 +177,7 @@ def _refuse_writes(graph: Any) -> None:
     reached: set[Value] = set()
     met: set[Value] = set()
     for node in graph.nodes:
-        written = node.operands[:1] if node.effect and not node.function.startswith("check.") else []
-        for value in written:
+        for value in written_by(node):
             if value.kind != BOUND or value.requires_grad:
                 _refuse_write(node)
             reached.add(value)
@@ -191,8 +190,8 @@ def _refuse_writes(graph: Any) -> None:
             reached.update(node.outputs)
     shown = [v.tensor._data for v in met if v.kind == BOUND and v.tensor is not None]
     for node in graph.nodes:
-        if node.effect and not node.function.startswith("check."):
-            tensor = node.operands[0].tensor
+        for value in written_by(node):
+            tensor = value.tensor
             same = tensor is not None and any(np.may_share_memory(tensor._data, a) for a in shown)
             if same or not reached.isdisjoint(met):
                 _refuse_write(node)

@@ -8,6 +8,7 @@ Each is the very function that eager calls. Of an operation that is the one whic
     elementwise.gelu    an elementwise function (elementwise.py)
     array.add           an operator or method of arrays
     numpy.isfinite      a ufunc of NumPy's
+    random.uniform      a method of the stream of a generator, or of the generator (draws.py)
     check.is_within     a question to the data that raises unless the answer is yes
     gradient.tanh.x     the formula of the gradient by one input, of a gradient that is a large array: eager runs it as one program
 """
@@ -28,6 +29,7 @@ from ferro.core.op import OPS, Op
 from ferro.core.plan import argument_names, bind_large, kind_of
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.elementwise import DECLARED
+from ferro.graph.draws import DRAWS
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import Node, Value
 
@@ -98,7 +100,19 @@ for _name in METHODS:
     ARRAY[_name] = getattr(np.ndarray, _name)
 for _name in PARTS:
     ARRAY[_name] = operator.attrgetter(_name)
-CHECKS: dict[str, Callable] = {"is_within": _is_within}
+
+
+def _holds(condition: Any, kind: str, message: str) -> None:
+    if kind not in _ERRORS:
+        raise GraphFormatError(f"no error that a graph raises: {kind}")
+    if not condition.all():
+        raise _ERRORS[kind](message)
+
+
+_ERRORS = {kind.__name__: kind for kind in (RuntimeError, ValueError, IndexError, TypeError, AssertionError)}
+
+
+CHECKS: dict[str, Callable] = {"is_within": _is_within, "holds": _holds}
 # Functions that write, and into how many of their first arguments; of the others, those of `xp` whose names end with "_" write into one.
 WRITERS = {"array.setitem": 1, "array.fill": 1, "xp.sgd_step": 2, "xp.adam_step": 4}
 
@@ -195,7 +209,7 @@ def _known(name: str) -> Callable | None:
         return found if isinstance(found, np.ufunc) else None
     if space == "elementwise" and rest in DECLARED:
         return partial(cpu.elementwise, DECLARED[rest])
-    return {"array": ARRAY, "check": CHECKS}.get(space, {}).get(rest)
+    return {"array": ARRAY, "check": CHECKS, "random": DRAWS}.get(space, {}).get(rest)
 
 
 def resolved(name: str) -> Callable:

@@ -16,6 +16,8 @@ from ferro.core.provenance import line_of
 INPUT, BOUND, CONSTANT, COMPUTED = "input", "bound", "constant", "computed"
 GRAD, FOREIGN, OWN, CAPTURED = "grad", "foreign", "own", "captured"  # what is said of outputs, see Graph
 
+HELD = ("generator",)  # kinds of objects of the program that nodes work with
+
 
 class Value:
     """An array of a graph: what it is and where it comes from.
@@ -53,6 +55,22 @@ class Value:
 
     def __repr__(self) -> str:
         return f"%{self.number}"
+
+
+class Held:
+    """An object of the program that a node works with: a generator of random numbers, say.
+
+    `thing` is the object; None in a graph that was read from a text, until somebody sets it. None in the place of a generator
+    means the default one of the thread that runs the graph.
+    """
+
+    __slots__ = ("kind", "name", "thing")
+
+    def __init__(self, kind: str, name: str, thing: Any = None) -> None:
+        self.kind, self.name, self.thing = kind, name, thing
+
+    def __repr__(self) -> str:
+        return f"held({self.kind!r}, {self.name!r})"
 
 
 class Node:

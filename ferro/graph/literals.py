@@ -11,7 +11,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.op import OPS, Op
 from ferro.graph.errors import GraphFormatError
-from ferro.graph.ir import Value
+from ferro.graph.ir import HELD, Held, Value
 
 _NAMES = {"None": None, "True": True, "False": False, "inf": math.inf, "nan": math.nan}
 
@@ -54,6 +54,8 @@ def written(value: Any) -> str:
         return f'ferro("{dtype_name(value.np)}")'
     if isinstance(value, np.generic):
         return f'scalar("{dtype_name(value.dtype)}", "{value.tobytes().hex()}")'
+    if kind is Held:
+        return f"held({value.kind!r}, {value.name!r})"
     if isinstance(value, Op):
         return f"op({value.name!r})"
     if isinstance(value, tuple):  # (a Size, say)
@@ -95,6 +97,8 @@ def _called(name: str, args: list) -> Any:
         return dtypes.FROM_NUMPY[dtype_of(args[0])]
     if name == "scalar" and kinds == [str, str]:
         return _from_hex(dtype_of(args[0]), args[1], 1)[0]
+    if name == "held" and kinds == [str, str] and args[0] in HELD:
+        return Held(*args)
     if name == "op" and kinds == [str] and args[0] in OPS:
         return OPS[args[0]]
     raise GraphFormatError(f"no parameter of a graph: {name}({', '.join(map(repr, args))})")

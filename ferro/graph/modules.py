@@ -9,6 +9,7 @@ from types import MethodType
 from typing import Any
 
 from ferro.core.base import TensorBase
+from ferro.core.random import Generator
 from ferro.nn.modules.module import Module
 
 _CALL = Module.__call__.__code__
@@ -19,7 +20,7 @@ def named(fn: Any, args: tuple, kwargs: dict) -> dict[int, str]:
     found: dict[int, str] = {}
     for name, thing in _reached(fn, args, kwargs):
         prefix = f"{name}." if name else ""
-        if isinstance(thing, TensorBase):
+        if isinstance(thing, (TensorBase, Generator)):
             found.setdefault(id(thing), name)
         elif isinstance(thing, Module):
             for path, module in thing.named_modules():

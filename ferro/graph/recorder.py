@@ -8,11 +8,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ferro.core.provenance import at, caller
-from ferro.graph.array import Traced
+from ferro.core.random import default
+from ferro.graph.array import Drawing, Traced, noted
 from ferro.graph.errors import CaptureError
-from ferro.graph.functions import is_effect
+from ferro.graph.functions import effects, is_effect
 from ferro.graph.interpreter import arrays_in
-from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, strides_of
+from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Held, Node, Value, strides_of
 from ferro.graph.modules import innermost
 
 REMEDIES = "compute with where() or masks of a fixed shape, or make this decision before the capture"
@@ -30,6 +31,7 @@ class Recorder:
         self.of: int | None = None  # the forward node whose backward runs
         self.names = names or {}  # of modules, by identity
         self.external: dict[int, Any] = {}  # by the identity of traced arrays, the tensors that were there before
+        self.held: dict[int, Held] = {}  # objects of the program, by identity
         self.seen: list | None = None
         self.place: Node | None = None  # the forward node whose formulas run
 
@@ -49,11 +51,6 @@ class Recorder:
             f"numpy(), a shape that depends on the data). The next call has other numbers: {REMEDIES}."
         )
 
-    def refuse_random(self) -> None:
-        """CaptureError where this capture's thread draws random numbers, which a replay would not draw anew."""
-        if self.notes():
-            self.refuse("random numbers are drawn")
-
     def notes(self) -> bool:
         """Whether what runs now belongs to the capture."""
         return threading.get_ident() == self.thread
@@ -69,12 +66,32 @@ class Recorder:
                 "say) is to begin before the capture: run the function once."
             )
 
+    # -- random numbers ------------------------------------------------------------------------------------------------
+
+    def drawing(self, generator: Any, stream: Any) -> Drawing:
+        """What stands for the stream of a generator; see draws.py."""
+        return Drawing(self, self.holding(generator), stream)
+
+    def seeded(self, generator: Any, seed: int) -> None:
+        """Notes that a generator begins the stream of a seed."""
+        noted(self, "random.manual_seed", lambda *_: None, (self.holding(generator), seed), {})
+
+    def holding(self, generator: Any) -> Held | None:
+        """What names a generator in nodes; None for the default one."""
+        if generator is default():
+            return None
+        found = self.held.get(id(generator))
+        if found is None:
+            found = self.held[id(generator)] = Held("generator", self.names.get(id(generator), ""), generator)
+        return found
+
     # -- notes ---------------------------------------------------------------------------------------------------------
 
-    def before(self, name: str, some: Traced, near: tuple) -> None:
+    def before(self, name: str, some: Traced | None, near: tuple) -> None:
         """What precedes a call: constants that it writes into keep what they hold."""
-        self.living(some)
-        if is_effect(name) and not name.startswith("check."):
+        if some is not None:
+            self.living(some)
+        if effects(name).writes:
             for value in self.constants.values():
                 if not value.written and any(
                     type(a) is np.ndarray and np.may_share_memory(a, value.array) for a in _flat(near)

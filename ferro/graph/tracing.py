@@ -40,7 +40,7 @@ def trace(fn: Callable, args: tuple, kwargs: dict, seen: list | None = None) -> 
 
 
 class _Capture:
-    """Context manager: within, all tensors that were alive are traced, and random numbers are refused."""
+    """Context manager: within, all tensors that were alive are traced, and generators are noted."""
 
     def __init__(self, given: list, names: dict[int, str]) -> None:
         self.given, self.names = given, names
@@ -65,7 +65,7 @@ class _Capture:
         recorder.external = {id(array): t for t, array in self.swapped}
         self.watch = Watch(recorder)
         _mode.push(self, {"threads": False, "observers+": (self.watch,)})
-        random.REFUSING.append(recorder)
+        random.CAPTURES.append(recorder)
         for t, array in self.swapped:
             t._data = array
         return self
@@ -80,7 +80,7 @@ class _Capture:
             grad = None if t._meta is None else t._meta.grad
             if grad is not None and type(grad._data) is Traced:
                 grad._data = grad._data.near
-        random.REFUSING.remove(self.recorder)
+        random.CAPTURES.remove(self.recorder)
         _mode.pull(self)
         self.recorder.closed = True
         if moved is not None and exc[0] is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import as_array, plain
+from ferro.batched.array import Batched, as_array, plain
 from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import into, sizes, unlike, with_size
@@ -15,6 +15,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import constant
 from ferro.core.random import stream_of
+from ferro.core.requirements import require
 from ferro.ops.bounds import whole_bounds
 from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
 
@@ -222,7 +223,7 @@ def in_memory_order(like: Any, make: Any) -> Any:
 
     order: its dimensions, the slowest first; None for C order.
     """
-    if type(like) is not np.ndarray or like.flags.c_contiguous:
+    if type(like) is Batched or like.flags.c_contiguous:
         return make(like.shape, None)
     order = sorted(range(like.ndim), key=lambda k: -abs(like.strides[k]))
     return make(tuple([like.shape[k] for k in order]), order).transpose(np.argsort(order))
@@ -262,9 +263,7 @@ def normal(
     values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
     if isinstance(std, TensorBase) and std._data.dtype in dtypes.COMPLEX:
         raise RuntimeError("normal expects standard deviation to be non-complex")
-    if np.any(np.real(plain(values[1])) < 0):
-        which = "all elements of std >= 0.0, got" if isinstance(std, TensorBase) else "std >= 0.0, but found std"
-        raise RuntimeError(f"normal expects {which} {np.min(plain(values[1]))}")
+    _check_std(std)
     if size is None:
         tensors = [v for v in (mean, std) if isinstance(v, TensorBase)]
         if not tensors:
@@ -291,6 +290,17 @@ def normal(
         return finish("normal", result, requires_grad, device)
     given: list[Any] = [v if isinstance(v, TensorBase) else constant(v, d) for v in (mean, std)]
     return result_of(NORMAL, tuple([t.to(dtypes.FROM_NUMPY[d]) for t in given]), result)
+
+
+def _check_std(std: Any) -> None:
+    """RuntimeError for a negative standard deviation."""
+    if isinstance(std, TensorBase):
+        least = plain(std._data)
+        require(
+            ~(least < 0), RuntimeError, "normal expects all elements of std >= 0.0", lambda: f", got {np.min(least)}"
+        )
+    elif np.real(std) < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
 
 
 NORMAL = Op(

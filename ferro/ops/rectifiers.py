@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import levels_of
 from ferro.batched.draws import Draws
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor
@@ -251,7 +252,7 @@ def _slopes(x: Any, lower: float, upper: float, numbers: Any) -> Any:
     """1 where x > 0, elsewhere uniform numbers of [lower, upper], drawn in float64 for these elements alone; at least in float32."""
     wide, d = np.dtype(np.float64), x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
     lower, upper = float(d.type(lower)), float(d.type(upper))
-    if type(x) is not np.ndarray or isinstance(numbers, Draws):  # under vmap every slice has a number for each element
+    if type(numbers) is Draws or levels_of(x):  # under vmap every slice has a number for each element
         return np.where(x > 0, 1.0, numbers.uniform(x.shape, wide) * (upper - lower) + lower).astype(d)
     slopes, drawn = np.ones(x.shape, d), ~(x > 0)
     slopes[drawn] = (numbers.uniform((int(np.count_nonzero(drawn)),), wide) * (upper - lower) + lower).astype(d)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import as_array, plain
+from ferro.batched.array import as_array
 from ferro.core import dtypes
 from ferro.core.arguments import into
 from ferro.core.base import wrap
 from ferro.core.looped import by_slices
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import stream_of
+from ferro.core.requirements import require
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -23,10 +24,11 @@ __all__ = ["bernoulli", "binomial", "multinomial", "poisson"]
 
 
 def probabilities(name: str, p: Any) -> Any:
-    if p.size and not plain((p >= 0) & (p <= 1)).all():
-        raise RuntimeError(
-            f"{name}: Expected p_in >= 0 && p_in <= 1 to be true, but got false. There are values outside [0, 1]"
-        )
+    require(
+        (p >= 0) & (p <= 1),
+        RuntimeError,
+        f"{name}: Expected p_in >= 0 && p_in <= 1 to be true, but got false. There are values outside [0, 1]",
+    )
     return p
 
 
@@ -79,8 +81,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
             )
     p = probabilities("binomial", prob._data)
     n = as_array(count._data, p.dtype)
-    if not np.isfinite(plain(n)).all():
-        raise RuntimeError("binomial: expected finite counts, but found inf or nan")
+    require(np.isfinite(n), RuntimeError, "binomial: expected finite counts, but found inf or nan")
     if type(n) is np.ndarray and type(p) is np.ndarray:
         n, p = np.broadcast_arrays(n, p)
     return wrap(stream_of(generator).binomial(n, p))
@@ -92,12 +93,9 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
         raise NotImplementedError(
             f"poisson: \"poisson_cpu\" not implemented for '{dtypes.type_name(input.dtype)}': rates are real"
         )
-    rate = plain(input._data)
-    rate = rate.astype(np.float32) if rate.dtype.itemsize == 2 else rate
-    if not float(np.minimum.reduce(rate, None, initial=0)) >= 0:
-        raise RuntimeError("poisson: invalid Poisson rate, expected rate to be non-negative")
-    if (most := float(np.maximum.reduce(rate, None, initial=0))) >= 9e18:
-        raise RuntimeError(f"poisson: a rate of {most:g} is too large for counts of 64 bits")
+    rate = input._data.astype(np.float32) if input._data.dtype.itemsize == 2 else input._data
+    require(rate >= 0, RuntimeError, "poisson: invalid Poisson rate, expected rate to be non-negative")
+    require(rate < 9e18, RuntimeError, "poisson: a rate is too large for counts of 64 bits")
     return result_of(POISSON, (input,), as_array(stream_of(generator).poisson(input._data)))
 
 
@@ -148,15 +146,14 @@ def multinomial(
             f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
             f"{a.shape[-1]}"
         )
-    if not np.isfinite(a).all() or (a < 0).any():
-        entry = "probability entry < 0" if (a < 0).any() else "probability entry = infinity or NaN"
-        raise RuntimeError(
-            "multinomial: probability tensor contains either `inf`, `nan` or element < 0; invalid multinomial distribution "
-            f"(encountering {entry})"
-        )
-    wide = a.astype(np.float64)
-    if (wide.sum(-1) <= 0).any():
-        raise RuntimeError("multinomial: invalid multinomial distribution (sum of probabilities <= 0)")
+    wrong = (
+        "multinomial: probability tensor contains either `inf`, `nan` or element < 0; invalid multinomial distribution (encountering "
+        "probability entry"
+    )
+    require(~(a < 0), RuntimeError, f"{wrong} < 0)")
+    require(np.isfinite(a), RuntimeError, f"{wrong} = infinity or NaN)")
+    sums = a.astype(np.float64).sum(-1)
+    require(sums > 0, RuntimeError, "multinomial: invalid multinomial distribution (sum of probabilities <= 0)")
     numbers = stream_of(generator)
     draw = _with_replacement if replacement and num_samples > 1 else _without_replacement
     drawn = draw(a, num_samples, numbers)
