@@ -21,7 +21,6 @@ from ferro.core.samples import ENTRIES, Arg, Sample
 from ferro.cpu.elementwise import into
 from ferro.cpu.kernels.loops import text_of
 from ferro.elementwise import DECLARED, Elementwise
-from ferro.native import loader
 from tests.helpers import ROOT, of_arrays
 
 SIZES = (12, 5003, 140_003)  # below all limits; alone; shared among threads
@@ -215,8 +214,6 @@ def test_an_error_in_softplus_is_found_at_every_size(
     old: str, new: str, wrong: str, tmp_path: Path, torch: Any
 ) -> None:
     """The tests above are run on a softplus that is a thousandth off: each of them fails, and says what is wrong."""
-    if not loader.SUPPORTED:
-        pytest.skip("Numba itself runs the kernels, and keeps those of the softplus that is right")
     place = ("ferro.ops.activations", str(ROOT / "ferro" / "ops" / "activations.py"), old, new)
     (tmp_path / "planted.py").write_text(PLANTED.replace("{place}", repr(place)), "utf-8")
     order = ["-p", "planted", "-q", "--tb=line", "-rf", "-k", SOFTPLUS, "tests/cpu/test_elementwise.py"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from functools import cache
 from math import inf, nan  # noqa: F401 (a text may name them)
@@ -72,6 +73,8 @@ far = by_precision(_far32, _far64)  # that of the largest angle for numbers like
 def printed(name: str) -> Any:
     """The kernel of an elementwise function."""
     scope = dict(globals())
-    # (Under the name of this file Numba finds a folder for it where ferro keeps nothing itself.)
-    exec(compile(text_of(DECLARED[name]).replace("def loop(", f"def {name}_loop(", 1), __file__, "exec"), scope)
-    return kernel(scope[f"{name}_loop"])
+    text = text_of(DECLARED[name])
+    # Where ferro keeps nothing itself, Numba does, under the names of this file and of the function: they tell texts apart.
+    function = f"{name}_loop_{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+    exec(compile(text.replace("def loop(", f"def {function}(", 1), __file__, "exec"), scope)
+    return kernel(scope[function])

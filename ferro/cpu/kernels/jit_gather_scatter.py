@@ -142,12 +142,12 @@ def add_slices(start, stop, parts, source, index, out):
 def _at_places_of_rows(act, n, source, index, out):
     """`act` on what is at [i, j] and at [i, index[i, j]], for all numbers of the index."""
     for i in range(out.shape[0]):
-        row, places, target = source[i], index[min(i, index.shape[0] - 1)], out[i]
+        row, places, target = source[i], index[u64(min(i, index.shape[0] - 1))], out[i]
         for j in range(places.size):
             place = u64(places[j])
             if place >= u64(n):  # (without a jump LLVM gathers by vectors, which is slower)
                 return False
-            act(row, target, j, place)
+            act(row, target, u64(j), place)
     return True
 
 
