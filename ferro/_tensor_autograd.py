@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from ferro.batched.array import levels_of
 from ferro.core import backend, dtypes
 from ferro.core.base import LEAF, Leaf, Meta, TensorBase, is_inference, lose, meta_of, root, version_of, wrap
+from ferro.core.captures import CAPTURES, capturing
 from ferro.core.history import history
 from ferro.core.inplace import retain
 from ferro.core.mode import is_inference_mode_enabled
@@ -119,11 +119,15 @@ class AutogradMethods:
                 UserWarning,
                 stacklevel=2,
             )
+        if CAPTURES and (capture := capturing()) is not None:
+            capture.grad_read(self)
         return None if m is None else m.grad
 
     @grad.setter
     def grad(self: Any, value: Tensor | None) -> None:
         if value is None:
+            if CAPTURES and (capture := capturing()) is not None:
+                capture.grad_set(self, None)
             if self._meta is not None and self._meta.grad is not None:
                 self._meta.grad = None
             return
@@ -141,11 +145,13 @@ class AutogradMethods:
             )
         if given.dtype is not own.dtype and value.dtype is not self.dtype:
             raise RuntimeError(f"assigned grad has data of a different type: {value.dtype} instead of {self.dtype}")
+        if CAPTURES and (capture := capturing()) is not None:
+            capture.grad_set(self, value)
         meta_of(self).grad = value
 
     @grad.deleter
     def grad(self: Any) -> None:
-        meta_of(self).grad = None
+        self.grad = None
 
     _grad = grad  # PyTorch's other name of it, which programs set
 
@@ -221,7 +227,7 @@ class AutogradMethods:
     @property
     def data(self: Any) -> Tensor:
         """A tensor that shares the data, but neither history nor version counter."""
-        if type(self._data) is not np.ndarray:
+        if levels_of(self._data):
             raise RuntimeError("accessing `data` under vmap transform is not allowed (use detach())")
         t = wrap(self._data)
         if self._node is not None:
@@ -239,6 +245,8 @@ class AutogradMethods:
                 "data set to a tensor that requires gradients must be floating point or complex dtype, "
                 f"got {value.dtype}"
             )
+        if CAPTURES and (capture := capturing()) is not None:
+            capture.data_set(self, value)
         self._data = value._data
 
     @data.deleter

@@ -9,6 +9,7 @@ import numpy as np
 from ferro.autograd.graph import GradientEdge
 from ferro.core import backend
 from ferro.core.base import TensorBase, wrap
+from ferro.core.captures import CAPTURES, capturing
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.history import history, position
 from ferro.core.node import Freed, MultiNode, Node, OutputRef
@@ -93,7 +94,7 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
         elif seed._data.dtype is not data.dtype:
             seed = wrap(seed._data.astype(data.dtype)) if not record else backend.apply(CAST, (seed,), (data.dtype,))
         found.append(seed)
-    return found
+    return found if not CAPTURES or (graph := capturing()) is None else graph.seeds(found)
 
 
 def _unused(i: int, shape: tuple, roots: list) -> RuntimeError:

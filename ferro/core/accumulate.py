@@ -17,6 +17,7 @@ from ferro import cpu
 from ferro.core import backend
 from ferro.core.backend import HOST
 from ferro.core.base import LEAF, bump, meta_of, wrap
+from ferro.core.captures import CAPTURES, capturing
 from ferro.core.node import OutputRef
 from ferro.core.owners import is_sole
 from ferro.core.primitives import CAST
@@ -120,6 +121,8 @@ def accumulate(leaf: Any, gx: Any, record: bool, owned: bool, location: Any) -> 
     Between any two bytecodes a signal handler or finaliser may add to the same gradient or replace it. So what is stored
     or added into is looked at once more without a call before that; see Note [Made once] in node.py.
     """
+    if CAPTURES and (capture := capturing()) is not None and capture.accumulates(leaf, gx, record, owned, location):
+        return
     meta = meta_of(leaf)
     if type(gx) is Rows or (meta.grad is not None and meta.grad.is_sparse):
         _accumulate_sparse(leaf, meta, gx if record or type(gx) is Rows else wrap(gx))
@@ -240,7 +243,7 @@ def _empty(like: Any, dtype: Any) -> Any:
 
 def _recorded_copy(gx: Any, leaf: Any) -> Any:
     """The same of a gradient with history."""
-    if leaf._node is not LEAF or type(gx._data) is not HOST:
+    if leaf._node is not LEAF or not backend.is_host(gx._data):
         return backend.functional.clone(gx)
     out = wrap(_empty(leaf._data, gx._data.dtype))
     return out.copy_(gx)

@@ -76,6 +76,11 @@ def new_array(like: Any, shape: tuple, make: Any, *args: Any) -> Any:
     return beside(like, _new_batched(like, shape, lambda s: make(s, *args)))
 
 
+def is_host(array: Any) -> bool:
+    """Whether an array lies in memory as NumPy's do: it is one, or stands for one while a graph is captured."""
+    return type(array) is HOST or hasattr(array, "near")
+
+
 def is_writable(array: Any) -> bool:
     """Whether an array may be written to: those of a backend that has no such mark may."""
     return getattr(array.flags, "writeable", True)

@@ -13,6 +13,7 @@ import numpy as np
 from ferro.batched.levels import ALIVE, RUNNING
 from ferro.core.backend import HOST, xp_of
 from ferro.core.base import TensorBase, wrap
+from ferro.core.captures import CAPTURES, capturing
 from ferro.core.device import CPU, check, device
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.cpu.by_kernels import Make, by_kernels, sides
@@ -21,7 +22,6 @@ from ferro.native.thresholds import SMALL
 
 _MASK = (1 << 64) - 1
 FAST = [False]  # whether generators draw from NumPy's streams: what use_fast_streams says
-CAPTURES: list[Any] = []  # captures of graphs that run: what their threads do with generators is a part of the graph
 
 
 class Generator:
@@ -45,7 +45,7 @@ class Generator:
     def stream(self) -> Any:
         """What draws, made when the first number is wanted: a program without one need not import numpy.random."""
         stream = (self._fast if FAST[0] else self._twister) or self._made(FAST[0])
-        capture = _capturing() if CAPTURES else None
+        capture = capturing() if CAPTURES else None
         return stream if capture is None else capture.drawing(self, stream)
 
     def _made(self, fast: bool) -> Any:
@@ -70,7 +70,7 @@ class Generator:
             raise RuntimeError(f"manual_seed expected a long, but got {type(seed).__name__}") from None
         if not -(1 << 63) <= number <= _MASK:
             raise ValueError(f"manual_seed: Overflow when unpacking long long: {number} is no number of 64 bits")
-        if CAPTURES and (capture := _capturing()) is not None:
+        if CAPTURES and (capture := capturing()) is not None:
             capture.seeded(self, number)
         self._seed = number & _MASK
         for made in (self._twister, self._fast):
@@ -80,7 +80,7 @@ class Generator:
 
     def seed(self) -> int:
         """Seeds from the operating system; returns the seed."""
-        if CAPTURES and (capture := _capturing()) is not None:
+        if CAPTURES and (capture := capturing()) is not None:
             capture.refuse("a generator is seeded from the operating system")
         seed = secrets.randbits(64)
         self.manual_seed(seed)
@@ -144,11 +144,6 @@ class Generator:
         g = Generator()
         g.set_state(self.get_state())
         return g
-
-
-def _capturing() -> Any:
-    """The capture that this thread runs, if it does."""
-    return next((capture for capture in CAPTURES if capture.notes()), None)
 
 
 default_generator = Generator()

@@ -102,6 +102,9 @@ _OF_SHAPES = (
     np.ndim,
     np.size,
     np.iscomplexobj,
+    np.empty_like,
+    np.zeros_like,
+    np.ones_like,
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ferro.core.base import TensorBase
 from ferro.core.random import default
 from ferro.graph import interpreter
 from ferro.graph.functions import effects
@@ -21,9 +20,8 @@ def compared(graph: Any, fn: Callable, inputs: tuple) -> str | None:
     mine: list = []
     _continue_from(begun)
     trace(fn, inputs, {}, seen)
-    arrays = [x._data if isinstance(x, TensorBase) else x for x in inputs]
     _continue_from(begun)
-    found = interpreter.run(graph, arrays, lambda node, made: mine.append((node, [a.copy() for a in made])))
+    found = interpreter.run(graph, inputs, lambda node, made: mine.append((node, [a.copy() for a in made])))
     for (a, made), (b, wanted) in zip(mine, seen, strict=False):
         if a.function != b.function:
             return (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ferro.graph.ir import INPUT, Node, Value, replaced
 
 _OF_NODES = ("absent", "effect", "foreign", "location", "mask", "module", "of")
-_OF_VALUES = ("array", "index", "name", "requires_grad", "strides", "tensor", "written")
+_OF_VALUES = ("array", "index", "name", "places", "requires_grad", "strides", "tensor", "written")
 
 
 def value_copy(value: Value, kind: str | None = None) -> Value:

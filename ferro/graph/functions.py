@@ -9,6 +9,7 @@ Each is the very function that eager calls. Of an operation that is the one whic
     array.add           an operator or method of arrays
     numpy.isfinite      a ufunc of NumPy's
     random.uniform      a method of the stream of a generator, or of the generator (draws.py)
+    tensor.set_grad     what a program does to tensors beside computing, and ``program.step``: to its other objects (state.py)
     check.is_within     a question to the data that raises unless the answer is yes
     gradient.tanh.x     the formula of the gradient by one input, of a gradient that is a large array: eager runs it as one program
 """
@@ -32,6 +33,7 @@ from ferro.elementwise import DECLARED
 from ferro.graph.draws import DRAWS
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import Node, Value
+from ferro.graph.state import CHECK_OF_TENSORS, OF_PROGRAM, OF_TENSORS
 
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -162,8 +164,10 @@ def _as_saved(kind: str, value: Any) -> Any:
 
 def effects(name: str) -> Effects:
     """What a function does beside giving values."""
-    writes = name in WRITERS or (name.startswith("xp.") and name.endswith("_"))
-    return Effects(name.startswith("random."), writes, name.startswith("check."))
+    writes = (
+        name in WRITERS or (name.startswith("xp.") and name.endswith("_")) or name.startswith(("tensor.", "program."))
+    )
+    return Effects(name.startswith(("random.", "program.")), writes, name.startswith("check."))
 
 
 def is_effect(name: str) -> bool:
@@ -172,7 +176,14 @@ def is_effect(name: str) -> bool:
 
 
 def written_by(node: Node) -> list[Value]:
-    """The values into whose memory a node writes."""
+    """The values into whose memory a node writes.
+
+    Those of ``tensor.`` write into no value but the gradient that they give, whose memory may be that of a bound one.
+    """
+    if node.function == "program.step":
+        return list(node.args[1])
+    if node.function.startswith(("tensor.", "program.")):
+        return list(node.outputs)
     if not effects(node.function).writes:
         return []
     return [v for v in node.args[: WRITERS.get(node.function, 1)] if isinstance(v, Value)]
@@ -194,6 +205,15 @@ def eager(op: Op) -> Callable:
     return function if op.short or len(op.params) == 0 else general
 
 
+_SPACES: dict[str, dict[str, Callable]] = {
+    "array": ARRAY,
+    "check": {**CHECKS, **CHECK_OF_TENSORS},
+    "program": OF_PROGRAM,
+    "random": DRAWS,
+    "tensor": OF_TENSORS,
+}
+
+
 @cache
 def _known(name: str) -> Callable | None:
     space, _, rest = name.partition(".")
@@ -209,7 +229,7 @@ def _known(name: str) -> Callable | None:
         return found if isinstance(found, np.ufunc) else None
     if space == "elementwise" and rest in DECLARED:
         return partial(cpu.elementwise, DECLARED[rest])
-    return {"array": ARRAY, "check": CHECKS, "random": DRAWS}.get(space, {}).get(rest)
+    return _SPACES.get(space, {}).get(rest)
 
 
 def resolved(name: str) -> Callable:

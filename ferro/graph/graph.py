@@ -12,7 +12,7 @@ from ferro.graph import files, interpreter, text
 from ferro.graph.compare import compared
 from ferro.graph.differentiate import Gradient, differentiate
 from ferro.graph.errors import GraphFormatError
-from ferro.graph.ir import BOUND, CONSTANT, Node, Value
+from ferro.graph.ir import BOUND, CONSTANT, Held, Node, Value
 
 
 class Graph:
@@ -20,6 +20,7 @@ class Graph:
     and of each output (`histories`) whether it has a gradient ("grad"), one that is not the graph's ("foreign"), none (""), is a
     gradient itself, whose memory nothing else shows ("own"), or is what a `backward` takes ("captured").
 
+    `held` are the objects of the program that nodes work with (generators, optimisers).
     Made by `capture`, `differentiate`, `optimise` and `parse`. ``print(graph)`` shows it, one line for each value.
     """
 
@@ -35,6 +36,7 @@ class Graph:
         self.histories = [""] * len(self.outputs) if histories is None else list(histories)
         self.bound = [v for v in values if v.kind == BOUND]
         self.constants = [v for v in values if v.kind == CONSTANT]
+        self.held = list({id(a): a for node in self.nodes for a in node.args if type(a) is Held}.values())
         for number, value in enumerate(self.values()):
             value.number = number
 
@@ -116,8 +118,8 @@ class Graph:
         ValueError for inputs of another number, shape, dtype or layout than those of the capture. What eager raises for
         data is raised here too, with the node and its line.
         """
-        arrays = [x._data if isinstance(x, TensorBase) else np.asarray(x) for x in inputs]
-        return [wrap(a) for a in interpreter.run(self, arrays, on_node)]
+        given = [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs]
+        return [wrap(a) for a in interpreter.run(self, given, on_node)]
 
     def compare(self, fn: Callable, *inputs: Any) -> str | None:
         """What first differs between the graph and ``fn(*inputs)`` run by eager, in bits; None if nothing does.

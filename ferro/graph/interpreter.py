@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ferro import cpu
+from ferro.core.base import TensorBase
 from ferro.graph.functions import resolved
 from ferro.graph.ir import CAPTURED, OWN, Node, Value, c_order, replaced
+from ferro.graph.state import TAKES_TENSORS, thing
 from ferro.linalg_errors import LinAlgError, Refused, raise_first
 
 
-def run(graph: Any, arrays: list, on_node: Callable | None = None) -> list:
-    """The arrays of a graph's outputs for these inputs (behind which may stand the bound ones)."""
-    held = _given(graph, arrays)
+def run(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
+    """The arrays of a graph's outputs for these inputs, tensors or arrays (behind which may stand the bound ones)."""
+    tensors = _given(graph, given)
+    for held_object in graph.held:
+        thing(held_object)
+    held = {value: _array(t) for value, t in tensors.items()}
     for value in graph.constants:
         if value.array is None:
             raise ValueError(
@@ -23,13 +28,20 @@ def run(graph: Any, arrays: list, on_node: Callable | None = None) -> list:
             )
         held[value] = value.array.copy() if value.written else value.array
     last = _last_uses(graph)
-    with np.errstate(all="ignore"):
-        for i, node in enumerate(graph.nodes):
-            made = _call(graph, node, held)
-            if on_node is not None:
-                on_node(node, made)
-            for value in last.get(i, ()):
-                held.pop(value, None)
+    i = -1
+    try:
+        with np.errstate(all="ignore"):
+            for i, node in enumerate(graph.nodes):
+                made = _call(node, held, tensors)
+                if on_node is not None:
+                    on_node(node, made)
+                for value in last.get(i, ()):
+                    held.pop(value, None)
+    except BaseException:
+        for node in graph.nodes[i + 1 :] if i >= 0 else ():  # what has been written counts as changed
+            if node.function.startswith("tensor.count_changes"):
+                _call(node, held, tensors)
+        raise
     return _results(graph, [held[v] for v in graph.outputs], [held[v] for v in (*graph.inputs, *graph.bound)])
 
 
@@ -49,9 +61,10 @@ def _results(graph: Any, found: list, given: list) -> list:
     return found
 
 
-def _call(graph: Any, node: Node, held: dict[Value, Any]) -> list:
+def _call(node: Node, held: dict[Value, Any], tensors: dict[Value, Any]) -> list:
     """Runs one node; returns the arrays that it made."""
-    args, kwargs = replaced((node.args, node.kwargs), held.__getitem__)
+    by = (lambda v: tensors.get(v, held.get(v))) if node.function in TAKES_TENSORS else held.__getitem__
+    args, kwargs = replaced((node.args, node.kwargs), by)
     try:
         found = resolved(node.function)(*args, **kwargs)
     except Refused as e:
@@ -92,14 +105,14 @@ def arrays_in(found: Any) -> Any:
         yield np.asarray(found)
 
 
-def _given(graph: Any, arrays: list) -> dict[Value, Any]:
-    """The arrays of inputs and bound values, checked."""
-    wanted, bound = list(graph.inputs), list(graph.bound)
-    if len(arrays) == len(wanted) + len(bound):
+def _given(graph: Any, given: Sequence) -> dict[Value, Any]:
+    """The tensors (or arrays) of inputs and bound values, checked."""
+    found, wanted, bound = list(given), list(graph.inputs), list(graph.bound)
+    if len(found) == len(wanted) + len(bound):
         wanted += bound
-    elif len(arrays) != len(wanted):
+    elif len(found) != len(wanted):
         raise ValueError(
-            f"interpret: expected {len(wanted)} inputs (and perhaps {len(bound)} bound ones), got {len(arrays)}"
+            f"interpret: expected {len(wanted)} inputs (and perhaps {len(bound)} bound ones), got {len(found)}"
         )
     else:
         missing = [v for v in bound if v.tensor is None]
@@ -108,15 +121,25 @@ def _given(graph: Any, arrays: list) -> dict[Value, Any]:
                 f"interpret: {len(missing)} bound values have no tensor here ({missing[0]} {missing[0].name!r}); give all {len(bound)} behind "
                 "the inputs"
             )
-        wanted, arrays = wanted + bound, arrays + [v.tensor._data for v in bound]
+        wanted, found = wanted + bound, found + _read(bound)
     held: dict[Value, Any] = {}
-    for i, (value, array) in enumerate(zip(wanted, arrays, strict=True)):
-        _check(i, value, array)
-        if held.setdefault(value, array) is not array:
+    for i, (value, x) in enumerate(zip(wanted, found, strict=True)):
+        _check(i, value, _array(x))
+        before = held.setdefault(value, x)
+        if before is not x and _array(before) is not _array(x):
             raise ValueError(
                 f"interpret: input {i} was the same tensor as another one when the graph was captured; now it differs"
             )
     return held
+
+
+def _read(bound: list[Value]) -> list:
+    memo: dict[int, Any] = {}
+    return [v.read(memo) for v in bound]
+
+
+def _array(x: Any) -> Any:
+    return x._data if isinstance(x, TensorBase) else x
 
 
 def _check(i: int, value: Value, array: Any) -> None:

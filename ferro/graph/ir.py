@@ -16,14 +16,14 @@ from ferro.core.provenance import line_of
 INPUT, BOUND, CONSTANT, COMPUTED = "input", "bound", "constant", "computed"
 GRAD, FOREIGN, OWN, CAPTURED = "grad", "foreign", "own", "captured"  # what is said of outputs, see Graph
 
-HELD = ("generator",)  # kinds of objects of the program that nodes work with
+HELD = ("generator", "optimizer", "scheduler")  # kinds of objects of the program that nodes work with
 
 
 class Value:
     """An array of a graph: what it is and where it comes from.
 
     kind: an input is given at each call; a bound value is the array of `tensor` (a parameter, a global), read anew at each
-    call; a constant is `array`, copied at each call if the program writes into it (`written`); else it is output
+    call, at `places` if it was found at some; a constant is `array`, copied at each call if the program writes into it (`written`); else it is output
     number `index` of `node`. strides (in elements) are those of the capture; None: C order. requires_grad is that of
     the tensor, of inputs and bound values.
     """
@@ -36,6 +36,7 @@ class Value:
         "name",
         "node",
         "number",
+        "places",
         "requires_grad",
         "shape",
         "strides",
@@ -51,7 +52,23 @@ class Value:
         self.array: Any = None
         self.tensor: Any = None
         self.strides: tuple | None = None
+        self.places: Any = ()
         self.requires_grad = self.written = False
+
+    def read(self, memo: dict[int, Any]) -> Any:
+        """The tensor that a bound value is now: what stands where the function found it (memo: see Place.read)."""
+        if not self.places:
+            return self.tensor
+        found = [place.read(memo) for place in self.places]
+        if any(t is not found[0] for t in found):
+            raise ValueError(
+                f"{self.name or 'a tensor'} was found at {len(found)} places, which hold different ones now: capture again"
+            )
+        if not hasattr(found[0], "_data"):
+            raise ValueError(
+                f"{self.name or 'a tensor'} is no longer where the function found it: there is {found[0]!r}"
+            )
+        return found[0]
 
     def __repr__(self) -> str:
         return f"%{self.number}"

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ferro.core.provenance import at, caller
-from ferro.core.random import default
-from ferro.graph.array import Drawing, Traced, noted
+from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
 from ferro.graph.functions import effects, is_effect
+from ferro.graph.hooks import Hooks
 from ferro.graph.interpreter import arrays_in
-from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Held, Node, Value, strides_of
+from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, strides_of
 from ferro.graph.modules import innermost
+from ferro.graph.places import Place
 
 REMEDIES = "compute with where() or masks of a fixed shape, or make this decision before the capture"
 
 
-class Recorder:
+class Recorder(Hooks):
     """What a capture has noted. It notes only what its own thread computes, until it is closed."""
 
     def __init__(self, names: dict[int, str] | None = None) -> None:
-        self.thread = threading.get_ident()
+        super().__init__()
         self.closed = False
         self.values: list[Value] = []  # inputs, bound values and constants
         self.nodes: list[Node] = []
         self.constants: dict[int, Value] = {}  # by the identity of their arrays, which they hold
         self.of: int | None = None  # the forward node whose backward runs
         self.names = names or {}  # of modules, by identity
-        self.external: dict[int, Any] = {}  # by the identity of traced arrays, the tensors that were there before
-        self.held: dict[int, Held] = {}  # objects of the program, by identity
+        self.places: dict[int, list] = {}  # by the identity of tensors, where the function finds them
         self.seen: list | None = None
         self.place: Node | None = None  # the forward node whose formulas run
 
@@ -51,10 +50,6 @@ class Recorder:
             f"numpy(), a shape that depends on the data). The next call has other numbers: {REMEDIES}."
         )
 
-    def notes(self) -> bool:
-        """Whether what runs now belongs to the capture."""
-        return threading.get_ident() == self.thread
-
     def living(self, array: Traced) -> None:
         """CaptureError for an array that outlived its capture."""
         if self.closed:
@@ -66,25 +61,6 @@ class Recorder:
                 "say) is to begin before the capture: run the function once."
             )
 
-    # -- random numbers ------------------------------------------------------------------------------------------------
-
-    def drawing(self, generator: Any, stream: Any) -> Drawing:
-        """What stands for the stream of a generator; see draws.py."""
-        return Drawing(self, self.holding(generator), stream)
-
-    def seeded(self, generator: Any, seed: int) -> None:
-        """Notes that a generator begins the stream of a seed."""
-        noted(self, "random.manual_seed", lambda *_: None, (self.holding(generator), seed), {})
-
-    def holding(self, generator: Any) -> Held | None:
-        """What names a generator in nodes; None for the default one."""
-        if generator is default():
-            return None
-        found = self.held.get(id(generator))
-        if found is None:
-            found = self.held[id(generator)] = Held("generator", self.names.get(id(generator), ""), generator)
-        return found
-
     # -- notes ---------------------------------------------------------------------------------------------------------
 
     def before(self, name: str, some: Traced | None, near: tuple) -> None:
@@ -92,11 +68,15 @@ class Recorder:
         if some is not None:
             self.living(some)
         if effects(name).writes:
-            for value in self.constants.values():
-                if not value.written and any(
-                    type(a) is np.ndarray and np.may_share_memory(a, value.array) for a in _flat(near)
-                ):
-                    value.array, value.written = value.array.copy(), True
+            for a in _flat(near):
+                if type(a) is np.ndarray:
+                    self.keep(a)
+
+    def keep(self, array: np.ndarray) -> None:
+        """Constants in the memory of an array keep what they hold: each run has a copy of its own, for it is written into, or kept."""
+        for value in self.constants.values():
+            if not value.written and np.may_share_memory(array, value.array):
+                value.array, value.written = value.array.copy(), True
 
     def note(self, name: str, args: tuple, kwargs: dict, found: Any) -> Any:
         """Adds the node of a call that gave `found`; returns that with traced arrays in it."""
@@ -159,6 +139,11 @@ class Recorder:
         value = Value(kind, near.shape, near.dtype)
         value.tensor = tensor if kind == BOUND else None
         value.strides = strides_of(near)
+        value.places = self.places.get(id(tensor), []) if kind == BOUND else []
+        leaf = self.leaf_of.get(id(tensor))
+        if kind == BOUND and leaf is not None:
+            before = self.places.get(id(leaf)) or [Place(None, "", leaf)]
+            value.places = [*value.places, *[Place(place, "grad", None) for place in before]]
         self.values.append(value)
         return value
 

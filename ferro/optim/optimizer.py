@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from ferro.autograd.grad_mode import enable_grad
+from ferro.core.captures import CAPTURES, capturing
 from ferro.core.strict import is_strict
 from ferro.ops.as_functions import typename
 from ferro.ops.creation import scalar_tensor
@@ -94,6 +95,7 @@ class Optimizer:
     _optimizer_load_state_dict_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _optimizer_load_state_dict_post_hooks: OrderedDict[int, Callable[..., Any]]
 
+    _closure_first = False  # whether a step evaluates its closure once, before all else
     _counts: tuple[str, ...] = _COUNTS  # numbers of the state of a parameter that are kept as tensors
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
@@ -131,9 +133,10 @@ class Optimizer:
         """Drop the gradients of all parameters, or fill them with zeros."""
         for group in self.param_groups:
             for param in group["params"]:
-                grad = param.grad
-                if grad is not None:
-                    param.grad = None if set_to_none else grad.detach().zero_()
+                if set_to_none:
+                    param.grad = None
+                elif (grad := param.grad) is not None:
+                    param.grad = grad.detach().zero_()
 
     # ---------------------------------------------------------------- groups
 
@@ -301,7 +304,7 @@ def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         strict = is_strict() and not (args or kwargs)
         if strict:
             before_step(self)
-        result = step(self, *args, **kwargs)
+        result = _stepped(self, step, args, kwargs)
         if strict:
             after_step(self)
         for hook in [*self._optimizer_step_post_hooks.values(), *_global_post_hooks.values()]:
@@ -309,6 +312,19 @@ def _between_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return run
+
+
+def _stepped(self: Optimizer, step: Callable, args: tuple, kwargs: dict) -> Any:
+    """Runs a step; in a graph that is captured it is one node, unless it is to be differentiated, or evaluates a closure."""
+    capture = capturing() if CAPTURES else None
+    if capture is None:
+        return step(self, *args, **kwargs)
+    closure = args[0] if args else kwargs.get("closure")
+    if closure is not None and not self._closure_first:
+        capture.refuse(f"{type(self).__name__} evaluates a closure as often as it likes")
+    loss = run_closure(closure)
+    capture.steps(self, functools.partial(step, self))
+    return loss
 
 
 def _add_hook(table: Any, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:

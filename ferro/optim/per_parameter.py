@@ -28,6 +28,7 @@ class PerParameterOptimizer(Optimizer):
     ones, to the gradients and to the state. The parameters must not be leaves then.
     """
 
+    _closure_first = True
     _not_negative: ClassVar[tuple[str, ...]] = ("lr", "eps", "weight_decay")
     _takes_complex: ClassVar[bool] = True
     _begun: Any = None  # (parameter, options) -> its state before the first step; None where there is none

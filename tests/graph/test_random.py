@@ -117,7 +117,7 @@ def test_what_draws_is_marked() -> None:
 
 def test_a_graph_that_was_read_wants_its_generators() -> None:
     graph = Graph.parse(str(capture(lambda x: ferro.rand(2, generator=OWN), ferro.ones(3))))
-    with pytest.raises(ValueError, match=r"a generator of the program \(OWN\) is not here"):
+    with pytest.raises(ValueError, match=r"the generator of the program \(OWN\) is not here"):
         graph.interpret(ferro.ones(3))
     graph.nodes[0].args[0].thing = ferro.Generator().manual_seed(3)
     want = ferro.rand(2, generator=ferro.Generator().manual_seed(3))

@@ -45,12 +45,10 @@ class Conversions(Members):
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or fill them with zeros."""
         for param in self.parameters():
-            if param.grad is None:
-                continue
             if set_to_none:
                 param.grad = None
-            else:
-                param.grad = param.grad.detach().zero_()
+            elif (grad := param.grad) is not None:
+                param.grad = grad.detach().zero_()
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Replace parameters, gradients and buffers by `fn` of them; what becomes of the old objects: `ferro.__future__`."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ferro.core.captures import CAPTURES, capturing
 from ferro.tensor import Tensor
 
 from ..optimizer import Optimizer
@@ -17,6 +19,18 @@ EPOCH_DEPRECATION_WARNING = (
     "replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose."
 )
 SEE_MORE = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
+
+
+def _told(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A step that is one node of a graph that is captured."""
+
+    @functools.wraps(step)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if CAPTURES and (capture := capturing()) is not None:
+            return capture.schedules(self, step, (*args, *kwargs.values()))
+        return step(self, *args, **kwargs)
+
+    return run
 
 
 class LRScheduler:
@@ -90,6 +104,13 @@ class LRScheduler:
                 "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", stacklevel=3
             )
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Let every subclass's own `step` be told to a graph that is captured."""
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _told(cls.__dict__["step"])
+
+    @_told
     def step(self, epoch: float | None = None) -> None:
         """Go to the next epoch (or, out of favour, to a given one) and set its rates."""
         if self._step_count == 1:
