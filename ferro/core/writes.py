@@ -20,8 +20,10 @@ from ferro.core.op import Op
 from ferro.core.operands import constant
 from ferro.cpu import fusion
 from ferro.cpu.elementwise import written as written_by_loop
-from ferro.cpu.thresholds import PROGRAM_LEAST
+from ferro.cpu.kernels.strided_copy import assign
+from ferro.cpu.thresholds import COPY_LEAST, PROGRAM_LEAST
 from ferro.native.recorder import accelerated
+from ferro.native.workers import helpers
 
 FLOATS = frozenset((float32.np, float64.np))
 
@@ -80,8 +82,12 @@ def assigned(x: Any, key: tuple, value: Any, name: str = "__setitem__") -> Any:
     mode = MODE.get() if ACTIVE else None
     if not may_be_written(x, mode) or not may_be_read(value, x, mode) or value is x:
         return None
+    source = value._data
     try:
-        x._data[key] = value._data
+        if source.size >= COPY_LEAST and helpers() and not np.may_share_memory(x._data, source):
+            assign((x._data[key], source))
+        else:
+            x._data[key] = source
     except (IndexError, ValueError):  # NumPy's, before anything is written
         return None
     bump(x, name)

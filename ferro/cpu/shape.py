@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as _as_strided
 
 from ferro.cpu.kernels.strided_copy import contiguous
+from ferro.cpu.thresholds import COPY_LEAST
 
 __all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal",
            "expand", "geometry", "memory_bytes", "memory_of", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split",
@@ -21,7 +23,29 @@ ALL = slice(None)
 
 def reshape(x: Any, shape: tuple) -> Any:
     """x with another shape: a view where possible."""
+    if x.size >= COPY_LEAST and not x.flags.c_contiguous and not _may_be_viewed(x, shape):
+        x = contiguous(x)
     return x.reshape(shape)
+
+
+def _may_be_viewed(x: Any, shape: tuple) -> bool:
+    """Whether an array without dimensions of size 0 has another shape without being copied; one size may be -1."""
+    runs: list[tuple[int, int]] = []  # of dimensions that are one in memory: the size and the stride of that
+    for n, step in zip(x.shape, x.strides, strict=True):
+        if n > 1 and runs and runs[-1][1] == n * step:
+            runs[-1] = (runs[-1][0] * n, step)
+        elif n > 1:
+            runs.append((n, step))
+    sizes, left, known = [n for n, _ in reversed(runs)], 1, math.prod(shape)
+    if known != x.size and (known >= 0 or x.size % known):
+        return True  # (NumPy has the error)
+    for n in shape:
+        n = x.size // -known if n < 0 else n
+        left = sizes.pop() if left == 1 and n > 1 else left
+        if left % n:
+            return False
+        left //= n
+    return True
 
 
 def permute(x: Any, dims: tuple) -> Any:

@@ -101,6 +101,10 @@ SUM_GRAIN = 1 << 19
 # shown by: bench/run.py --rows 'reductions: sum' --threads 2
 SUM_PIECE = 1 << 16
 
+# rows: that are added in the precision of the data, before these sums are added in float64
+# shown by: bench/rounding.py
+SUM_ROWS = 1 << 5
+
 # tiles: of columns, up to which there are too few to share, and rows are cut as well
 # shown by: bench/run.py --rows 'reductions: sum' --threads 2
 SUM_FEW_TILES = 8

@@ -19,6 +19,7 @@ from ferro.native.jit_fields import (
     store64,
     the_none,
     the_true,
+    the_workers,
 )
 from ferro.native.jit_interpreter import (
     bundle,
@@ -51,6 +52,7 @@ from ferro.native.jit_objects import (
     slot,
 )
 from ferro.native.thresholds import ENTRY_MOST
+from ferro.native.work_queue import BUDGET
 
 _set_item = external("PyObject_SetItem", types.int32, types.int64, types.int64, types.int64)
 _index_error = address_of("PyExc_IndexError")
@@ -89,6 +91,8 @@ def assigned(objects, count):
     if not (is_plain(a, FLOAT32) and is_array(b, FLOAT32)) and not (is_plain(a, FLOAT64) and is_array(b, FLOAT64)):
         return 0
     if not flags_of(a) & WRITABLE or not _is_free(x, mode) or not _may_be_read(value, x, mode):
+        return 0
+    if size_of(b) >= ENTRY_MOST and load64(the_workers() + 8 * BUDGET) > 1:  # (Python has it copied by all threads)
         return 0
     retain(a)
     retain(b)

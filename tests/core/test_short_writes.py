@@ -274,3 +274,27 @@ def test_a_written_input_is_seen_by_backward() -> None:
         change(x)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_large_values_are_written_by_all_threads(threads: int, dtype: str, rng: np.random.Generator) -> None:
+    before = ferro.get_num_threads()
+    ferro.set_num_threads(threads)
+    try:
+        a, b = rng.uniform(-1, 1, (300, 400)).astype(dtype), rng.uniform(-1, 1, (250, 400)).astype(dtype)
+        x, want = ferro.from_numpy(a.copy()), a.copy()
+        x[10:260] = ferro.from_numpy(b)
+        want[10:260] = b
+        np.testing.assert_array_equal(x.numpy(), want)
+        x[:, 1::2] = ferro.from_numpy(b[:1, :200].repeat(300, 0))
+        want[:, 1::2] = b[0, :200]
+        np.testing.assert_array_equal(x.numpy(), want)
+        x[:250, ...] = ferro.from_numpy(x.numpy()[50:])  # (the same memory, which no tensor knows of)
+        want[:250] = want[50:].copy()
+        np.testing.assert_array_equal(x.numpy(), want)
+        with pytest.raises(RuntimeError, match="must match"):
+            x[:299] = ferro.from_numpy(b)
+        np.testing.assert_array_equal(x.numpy(), want)
+    finally:
+        ferro.set_num_threads(before)

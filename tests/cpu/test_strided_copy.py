@@ -163,3 +163,26 @@ def test_joining_refuses_sizes_that_differ() -> None:
     with pytest.raises(ValueError, match="dimension"):
         cpu.cat((x, x[:, :-1]), 0)
     assert cpu.cat((x, x.astype(np.float64)), 0).dtype == np.float64
+
+
+def test_views_in_another_shape_are_copied_only_where_they_must(rng: np.random.Generator) -> None:
+    x = rng.uniform(-1, 1, (60, 4, 300))
+    views = [
+        x[:, :, ::2],
+        x[:, 1:3],
+        x[:, 1],
+        x.transpose(1, 0, 2),
+        x[::-1],
+        np.broadcast_to(x[:1], x.shape),
+        x[..., :1],
+    ]
+    for view in views + [np.broadcast_to(view[..., None], (*view.shape, 3)) for view in views]:
+        rows = view.shape[0]
+        for shape in ((-1,), (rows, -1), (2, rows // 2, -1), (rows, 1, view.size // rows), (view.size // 2, 2)):
+            got, want = cpu.reshape(view, shape), view.reshape(shape)
+            np.testing.assert_array_equal(got, want)
+            assert np.shares_memory(got, view) == np.shares_memory(want, view)
+        with pytest.raises(ValueError, match="reshape"):
+            cpu.reshape(view, (7, -1, 11, 13))
+        with pytest.raises(ValueError, match="reshape"):
+            cpu.reshape(view, (view.size + 1,))

@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
-from ferro.cpu.kernels.jit_small import add, mul, of_two, sub, truediv
-from ferro.native.jit import kernel
+from collections.abc import Callable
+from typing import Any
 
-_from, _under = of_two(lambda a, b: b - a), of_two(lambda a, b: b / a)
+from ferro.cpu.kernels.jit_widths import half_registers
+from ferro.native.jit import apart, device, kernel
+
+
+def _rows_of(function: Callable[[Any, Any], Any]) -> Any:
+    """A function that does so with each row of x and all of y, or its number of y: in one loop, as a row is soon done."""
+    f = device(function)
+
+    def run(start, stop, by_columns, x, y, out):
+        for i in range(start, stop):
+            row, to = x[i], out[i]
+            if by_columns:
+                number = y[i]
+                for j in range(row.size):
+                    to[j] = f(row[j], number)
+            else:
+                for j in range(row.size):
+                    to[j] = f(row[j], y[j])
+
+    return device(run)
+
+
+_add, _mul = _rows_of(lambda a, b: a + b), _rows_of(lambda a, b: a * b)
+_sub, _from = _rows_of(lambda a, b: a - b), _rows_of(lambda a, b: b - a)
+_over, _under = _rows_of(lambda a, b: a / b), _rows_of(lambda a, b: b / a)
 
 
 @kernel
 def combine(start, stop, operation, by_columns, x, y, out):
     """out[i, j] = x[i, j] o y[j], or y[i] where y is a column, for the rows from `start` to `stop`.
 
-    The operations: 0 +, 1 -, 2 *, 3 /; 4 and 5 are - and / with the operands exchanged.
+    The operations: 0 +, 1 -, 2 *, 3 /; 4 and 5 are - and / with the operands exchanged. `out` may be x.
     """
-    for i in range(start, stop):
-        other = y[i : i + 1] if by_columns else y
-        if operation == 0:
-            add(x[i], other, out[i])
-        elif operation == 1:
-            sub(x[i], other, out[i])
-        elif operation == 2:
-            mul(x[i], other, out[i])
-        elif operation == 3:
-            truediv(x[i], other, out[i])
-        elif operation == 4:
-            _from(x[i], other, out[i])
-        else:
-            _under(x[i], other, out[i])
+    apart()
+    half_registers()
+    if operation == 0:
+        _add(start, stop, by_columns, x, y, out)
+    elif operation == 1:
+        _sub(start, stop, by_columns, x, y, out)
+    elif operation == 2:
+        _mul(start, stop, by_columns, x, y, out)
+    elif operation == 3:
+        _over(start, stop, by_columns, x, y, out)
+    elif operation == 4:
+        _from(start, stop, by_columns, x, y, out)
+    else:
+        _under(start, stop, by_columns, x, y, out)

@@ -4,7 +4,7 @@ Each row, or the columns of each matrix, are cut into equal parts, and each part
 have a result for each part, kernels of columns a row of results, which is cut into tiles. A call computes the results,
 or tiles, from number `first` to before `stop`.
 
-Products are taken in float64, as are squares of columns. At most _BLOCK numbers or _ROWS rows are added in the precision
+Products are taken in float64, as are squares of columns. At most _BLOCK numbers or SUM_ROWS rows are added in the precision
 of the data, where its range is wide enough, and the sums of blocks in float64.
 """
 
@@ -16,20 +16,24 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_bits import rank, unrank
 from ferro.cpu.kernels.jit_rows import squares_from, total_from
-from ferro.cpu.thresholds import SUM_TILE
+from ferro.cpu.thresholds import SUM_ROWS, SUM_TILE
 from ferro.native.jit import device, kernel, reduction
 
 f64 = np.float64
 _BLOCK = 2048
-_ROWS = 32
 
 
 @device
 def _part(k, results, x):
-    """Where the result number k belongs: the row or matrix of x, and its numbers or rows from where to where."""
+    """Where the result number k belongs: the row or matrix of x, and its numbers or rows from where to where.
+
+    Parts begin at multiples of SUM_ROWS, so that rows which are added by eights are not left over in each of them.
+    """
     n, parts = x.shape[1], results.shape[0] // x.shape[0]
-    part = k % parts
-    return k // parts, n * part // parts, n * (part + 1) // parts
+    if parts == 1:  # (this saves some divisions)
+        return k, 0, n
+    part, groups = k % parts, -(-n // SUM_ROWS)
+    return k // parts, groups * part // parts * SUM_ROWS, min(groups * (part + 1) // parts * SUM_ROWS, n)
 
 
 @device
@@ -84,50 +88,71 @@ def quotients(x, product, out, first, stop):
                 to[j] = above[j] / f64(row[j])
 
 
+def _in_blocks(function):
+    """The sum of function(numbers, center) over the blocks of a row. (float64 too loses less in blocks.)"""
+
+    def add(row, center):
+        total = f64(function(row[:_BLOCK], center))
+        for at in range(_BLOCK, row.size, _BLOCK):
+            total += function(row[at : min(at + _BLOCK, row.size)], center)
+        return total
+
+    return device(add)
+
+
+def _rows_by(function):
+    add = _in_blocks(function)
+
+    def run(x, center, out, first, stop):
+        if out.shape[0] == x.shape[0]:  # (whole rows; what `_part` does takes as long as a fifth of a row of 1000)
+            for i in range(first, stop):
+                out[i] = add(x[i], center[i])
+        else:
+            for k in range(first, stop):
+                i, start, end = _part(k, out, x)
+                out[k] = add(x[i, start:end], center[i])
+
+    return device(run)
+
+
+_sums, _squares = _rows_by(total_from), _rows_by(squares_from)
+
+
 @kernel
 def sum_rows(x, center, out, first, stop):
     """The sums of x - center, with a center for each row of x."""
-    for k in range(first, stop):
-        i, start, end = _part(k, out, x)
-        total = f64(0)
-        for at in range(start, end, _BLOCK):  # (float64 too loses less in blocks)
-            total += total_from(x[i, at : min(at + _BLOCK, end)], center[i])
-        out[k] = total
+    _sums(x, center, out, first, stop)
 
 
 @kernel
 def square_rows(x, mean, out, first, stop):
     """The sums of (x - mean)², with a mean for each row of x."""
-    for k in range(first, stop):
-        i, start, end = _part(k, out, x)
-        total = f64(0)
-        for at in range(start, end, _BLOCK):
-            total += squares_from(x[i, at : min(at + _BLOCK, end)], mean[i])
-        out[k] = total
+    _squares(x, mean, out, first, stop)
 
 
 @device
 def _add_rows(x, columns, center, start, end, few, total):
     """Add x - center, so many rows in `few`, of the precision that is wanted, and these to `total`. Whether all is finite.
 
+    Without a center (None) there is nothing to take away, which Numba sees when it compiles.
     (The rows are cut from x one by one: of a slice of the matrix LLVM does not know that its numbers lie side by side.)
     """
     T = few.dtype.type
-    for r in range(start, end, _ROWS):
-        last = min(r + _ROWS, end)
+    for r in range(start, end, SUM_ROWS):
+        last = min(r + SUM_ROWS, end)
         behind = r + (last - r) // 8 * 8
         for s in range(r, behind, 8):
             a, b, c, d = x[s, columns], x[s + 1, columns], x[s + 2, columns], x[s + 3, columns]
             e, f, g, h = x[s + 4, columns], x[s + 5, columns], x[s + 6, columns], x[s + 7, columns]
             for j in range(total.size):
-                m = T(center[j])
+                m = T(0) if center is None else T(center[j])
                 upper = ((T(a[j]) - m) + (T(b[j]) - m)) + ((T(c[j]) - m) + (T(d[j]) - m))
                 lower = ((T(e[j]) - m) + (T(f[j]) - m)) + ((T(g[j]) - m) + (T(h[j]) - m))
                 few[j] += upper + lower
         for s in range(behind, last):
             a = x[s, columns]
             for j in range(total.size):
-                few[j] += T(a[j]) - T(center[j])
+                few[j] += T(a[j]) - (T(0) if center is None else T(center[j]))
         for j in range(total.size):
             total[j] += few[j]
             few[j] = 0
@@ -137,44 +162,62 @@ def _add_rows(x, columns, center, start, end, few, total):
     return fine
 
 
+@device
+def _sum_tile(x, columns, center, start, end, few, wide, total):
+    total[:] = 0
+    if not _add_rows(x, columns, center, start, end, few, total) and x.itemsize < 8:
+        total[:] = 0
+        _add_rows(x, columns, center, start, end, wide, total)
+
+
 @kernel
 def sum_columns(x, center, out, first, stop):
-    """The sums of x - center, with a center for each column of each matrix of x."""
+    """The sums of x - center, with a center for each column of each matrix of x, or those of x if there is none."""
     few, wide, sums = np.zeros(SUM_TILE, x.dtype), np.zeros(SUM_TILE, f64), np.zeros(SUM_TILE, f64)
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
         row = out[to, columns]
         total = sums[: row.size]
-        total[:] = 0
-        if not _add_rows(x[i], columns, center[i, columns], start, end, few, total) and x.itemsize < 8:
-            total[:] = 0
-            _add_rows(x[i], columns, center[i, columns], start, end, wide, total)
+        if center.size:
+            _sum_tile(x[i], columns, center[i, columns], start, end, few, wide, total)
+        else:
+            _sum_tile(x[i], columns, None, start, end, few, wide, total)
         for j in range(row.size):
             row[j] = total[j]
+
+
+@device
+def _add_squares(x, columns, mean, start, end, total):
+    """Add (x - mean)² to `total`, without a mean x²."""
+    behind = start + (end - start) // 4 * 4
+    for r in range(start, behind, 4):
+        a, b, c, d = x[r, columns], x[r + 1, columns], x[r + 2, columns], x[r + 3, columns]
+        for j in range(total.size):
+            m = f64(0) if mean is None else f64(mean[j])
+            p, q, s, t = f64(a[j]) - m, f64(b[j]) - m, f64(c[j]) - m, f64(d[j]) - m
+            total[j] += (p * p + q * q) + (s * s + t * t)
+    for r in range(behind, end):
+        a = x[r, columns]
+        for j in range(total.size):
+            p = f64(a[j]) - (f64(0) if mean is None else f64(mean[j]))
+            total[j] += p * p
 
 
 @kernel
 def square_columns(x, mean, out, first, stop):
-    """The sums of (x - mean)², with a mean for each column of each matrix of x: in float64, whose range is wide enough."""
-    total = np.zeros(SUM_TILE, f64)
+    """The sums of (x - mean)², with a mean for each column of each matrix of x, or none: in float64, whose range is wide enough."""
+    sums = np.zeros(SUM_TILE, f64)
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
-        row, center = out[to, columns], mean[i, columns]
-        behind = start + (end - start) // 4 * 4
-        for r in range(start, behind, 4):
-            a, b, c, d = x[i, r, columns], x[i, r + 1, columns], x[i, r + 2, columns], x[i, r + 3, columns]
-            for j in range(row.size):
-                m = f64(center[j])
-                p, q, s, t = f64(a[j]) - m, f64(b[j]) - m, f64(c[j]) - m, f64(d[j]) - m
-                total[j] += (p * p + q * q) + (s * s + t * t)
-        for r in range(behind, end):
-            a = x[i, r, columns]
-            for j in range(row.size):
-                p = f64(a[j]) - f64(center[j])
-                total[j] += p * p
+        row = out[to, columns]
+        total = sums[: row.size]
+        total[:] = 0
+        if mean.size:
+            _add_squares(x[i], columns, mean[i, columns], start, end, total)
+        else:
+            _add_squares(x[i], columns, None, start, end, total)
         for j in range(row.size):
             row[j] = total[j]
-            total[j] = 0
 
 
 @device

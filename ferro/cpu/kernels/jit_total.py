@@ -18,7 +18,7 @@ from ferro.cpu.kernels.jit_reduce import (
     sum_rows,
 )
 from ferro.cpu.kernels.limits import SMALL_SQUARES
-from ferro.cpu.thresholds import SUM_FEW_TILES, SUM_GRAIN, SUM_PIECE, SUM_TILE
+from ferro.cpu.thresholds import SUM_FEW_TILES, SUM_GRAIN, SUM_PIECE, SUM_ROWS, SUM_TILE
 from ferro.native.jit import device, kernel
 from ferro.native.jit_work_queue import over_rows
 
@@ -29,7 +29,7 @@ _FIRST = np.int64(0)
 def _cut(before, n, behind):
     """As `_cut` in reduce.py: into how many parts to cut n, how many tiles there are then, and how many chunks of them."""
     tiles = before * -(-behind // SUM_TILE)
-    parts = max(1, min(-(-n * behind // SUM_PIECE), n // 8)) if tiles <= SUM_FEW_TILES else 1
+    parts = max(1, min(-(-n * behind // SUM_PIECE), n // SUM_ROWS)) if tiles <= SUM_FEW_TILES else 1
     tiles *= parts
     return parts, tiles, max(1, min(-(-8 * before * n * behind // SUM_GRAIN), tiles, 32))
 
@@ -39,13 +39,15 @@ def _sums_by(rows: Any, columns: Any) -> Any:
 
     def parts_of(x, before, n, behind, queue, count):
         parts, tiles, chunks = _cut(before, n, behind)
-        found, zero = np.empty((before * parts, behind)), np.zeros((before, behind), x.dtype)
+        found = np.empty((before * parts, behind))
         if behind == 1:
-            values = (x.reshape(before, n), zero.reshape(-1), found.reshape(-1), _FIRST, tiles)
+            zero = np.zeros(before, x.dtype)
+            values = (x.reshape(before, n), zero, found.reshape(-1), _FIRST, tiles)
             over_rows(rows, queue, count, chunks, tiles, -1, 3, values)
         else:
+            none = np.empty((0, 0), x.dtype)
             over_rows(
-                columns, queue, count, chunks, tiles, -1, 3, (x.reshape(before, n, behind), zero, found, _FIRST, tiles)
+                columns, queue, count, chunks, tiles, -1, 3, (x.reshape(before, n, behind), none, found, _FIRST, tiles)
             )
         return found
 
@@ -75,6 +77,11 @@ def _together(combine: Any, finish: Any) -> Any:
 
     def together(found, before, n, out):
         parts, behind = found.shape[0] // before, found.shape[1]
+        if parts == 1:
+            results = found.reshape(-1)
+            for i in range(results.size):
+                out[i] = last(results[i], n)
+            return
         for i in range(before):
             result = found[i * parts]
             for k in range(i * parts + 1, (i + 1) * parts):

@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous, has_kernel, share_rows
-from ferro.cpu.thresholds import SUM_FEW_TILES, SUM_GRAIN, SUM_LEAST, SUM_PIECE, SUM_TILE
+from ferro.cpu.thresholds import SUM_FEW_TILES, SUM_GRAIN, SUM_LEAST, SUM_PIECE, SUM_ROWS, SUM_TILE
 from ferro.native.readiness import ready
 from ferro.native.workers import run_rows
 
@@ -49,8 +49,10 @@ def total(
     if not cut[1]:  # there is nothing to add
         away = x if center is None else x - center
         return (away.astype(_DOUBLE) ** power).astype(dtype).reshape(shape)
-    about = np.zeros((cut[0], cut[2]), x.dtype)
-    if center is not None:
+    if center is None:
+        about = np.zeros((cut[0], 1) if cut[2] == 1 else (0, 0), x.dtype)
+    else:
+        about = np.empty((cut[0], cut[2]), x.dtype)
         about.reshape(left)[...] = center
     out = _along("sum" if power == 1 else "square", x, cut, _DOUBLE if rest else dtype, about)
     if rest:
@@ -79,9 +81,7 @@ def _cut(before: int, n: int, m: int) -> tuple[int, int, int, int, int, int]:
     columns for the threads to share, how many tiles there are in all, and how many chunks of these.
     """
     tiles = before * -(-m // SUM_TILE)
-    parts = (
-        max(1, min(-(-n * m // SUM_PIECE), n // 8)) if tiles <= SUM_FEW_TILES else 1
-    )  # parts of 8 rows are large beside their results
+    parts = max(1, min(-(-n * m // SUM_PIECE), n // SUM_ROWS)) if tiles <= SUM_FEW_TILES else 1
     tiles *= parts
     return before, n, m, parts, tiles, min(-(-8 * before * n * m // SUM_GRAIN), tiles, MOST_CHUNKS)
 
