@@ -318,6 +318,17 @@ def _branches(body: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def _experts(lib: Any, x: Any, gate: Any, *weights: Any) -> Any:
+    """A mixture of experts of two layers: every row of x goes to the two that the gate gives most, times what it gives them."""
+    shares, chosen = lib.softmax(x @ gate, -1).topk(2, dim=-1)
+    total = lib.zeros_like(x)
+    for expert, (w, v) in enumerate(zip(weights[::2], weights[1::2], strict=True)):
+        rows, place = (chosen == expert).nonzero(as_tuple=True)
+        found = lib.relu(x[rows] @ w) @ v
+        total = total.index_add(0, rows, found * shares[rows, place].unsqueeze(1))
+    return total
+
+
 def _parallel() -> list[AnyCase]:
     """Backward alone of wide graphs, and of a deep narrow one."""
 
@@ -337,6 +348,15 @@ def _parallel() -> list[AnyCase]:
         wide("16 branches of pointwise 1e6", pointwise, 16, (1_000_000,)),
         wide("64 branches of pointwise 1e5", pointwise, 64, (100_000,)),
         wide("64 branches of pointwise 1e4", pointwise, 64, (10_000,)),
+        Case(
+            "mixture of 8 experts 256x512x256, 1024 rows, 2 each",
+            _experts,
+            ((1024, 256), (256, 8), *[(256, 512), (512, 256)] * 8),
+            low=-0.1,
+            high=0.1,
+            rtol=1e-3,
+            backward_only=True,
+        ),
         Case(
             "chain of 1000 tanh 4x4", lambda lib, x: lib.tanh(x), ((4, 4),), repeat=1000, backward_only=True, rtol=1e-4
         ),

@@ -210,8 +210,9 @@ def check_number(name: str, value: Any, d: Any) -> None:
         return
     else:
         try:
-            parts = (value.real, value.imag) if isinstance(value, complex) else (value,)
-            held = all(abs(part) <= _MOST[d] or not math.isfinite(part) for part in parts)
+            held = abs(value.real) <= _MOST[d] or not math.isfinite(value.real)
+            if isinstance(value, complex):
+                held = held and (abs(value.imag) <= _MOST[d] or not math.isfinite(value.imag))
         except OverflowError:  # an integer that no float holds
             held = False
     if not held:

@@ -33,7 +33,7 @@ from ferro.core.refusals import refusal
 from ferro.core.signatures import name_in_place
 from ferro.core.tangents import tangents_of, write_tangents
 from ferro.core.transforms import INSIDE, refuse_captured
-from ferro.core.writes import computed_into, written
+from ferro.core.writes import computed_into, has_no_history, may_be_written, written
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -229,6 +229,11 @@ def record_write(
     For operations whose formulas read neither their first input nor their result; no copy of `self` is made.
     expanded: what is said, once, of writing so to expanded tensors; None: it is refused, as it is where it is recorded.
     """
+    mode = _mode.MODE.get() if _mode.ACTIVE else None
+    if may_be_written(self, mode) and not [t for t in others if t is not None and not has_no_history(t, mode)]:
+        write(backend.xp_of(self._data), self._data, *[None if t is None else t._data for t in others], *params)
+        bump(self, name)
+        return self
     if expanded is not None and is_expanded(self._data) and not any(t._node is not None for t in (self, *others)):
         warn_once(expanded, stacklevel=4)
         node = check(self, name, expanded=True)
@@ -278,25 +283,6 @@ def overwrite(self: Any, name: str, op: Any, value: Any, constant: bool = False)
     bump(self, name)
     rebase(self, out)
     return self
-
-
-def unrecorded(self: Any) -> bool:
-    """Whether a constant may be written into `self` without more ado: nothing to record, nothing to refuse."""
-    if _mode.ACTIVE:
-        mode = _mode.MODE.get()
-        if mode is not None:
-            return (
-                not mode.special
-                and not mode.grad
-                and backend.is_writable(self._data)
-                and (self._counter is None or not self._counter.inference)
-            )
-    return (
-        self._node is None
-        and self._meta is None
-        and backend.is_writable(self._data)
-        and (self._counter is None or not self._counter.inference)
-    )
 
 
 def _refuse_view(self: Any, name: str) -> None:

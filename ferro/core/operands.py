@@ -69,6 +69,8 @@ def operands(name: str, *given: Any) -> list:
     for t in tensors:
         if not hasattr(t, "_data"):
             raise not_a_tensor(name, t)
+    if len(tensors) == len(given):
+        return tensors
     found = []
     for g in given:
         if isinstance(g, (TensorBase, *NUMBERS)):
@@ -82,8 +84,6 @@ def operands(name: str, *given: Any) -> list:
             )
         else:
             raise TypeError(f"{name}: expected a tensor or a number, got {type(g).__name__}")
-    if len(tensors) == len(given):
-        return found
     if not tensors and not any(isinstance(g, TensorBase) for g in found):
         if name not in _OF_NUMBERS:
             raise TypeError(f"{name}(): expected at least one Tensor, got only numbers: {', '.join(map(repr, given))}")
@@ -120,6 +120,12 @@ def dtype_with(a: Any, number: Any) -> Any:
 
 def promote(*xs: Any) -> list:
     """The tensors cast (recorded) to their common dtype by PyTorch's rules."""
+    dtype = xs[0]._data.dtype
+    for x in xs:
+        if x._data.dtype is not dtype:
+            break
+    else:
+        return list(xs)
     if len(xs) == 2 and (xs[0]._data.ndim == 0) is (xs[1]._data.ndim == 0):
         dtype = dtypes._promote_np(xs[0]._data.dtype, xs[1]._data.dtype)
     else:

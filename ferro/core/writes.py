@@ -41,14 +41,15 @@ def written(op: Op, target: Any, x: Any, y: Any, name: str) -> Any:
 
 def computed_into(op: Op, target: Any, inputs: tuple, params: tuple, name: str) -> Any:
     """Computes op(*inputs, *params) into `target`, which may be one of the inputs, as `written` does. Returns `target`, or None."""
-    counter = target._counter
+    counter, recorded = target._counter, False
     for t in inputs:
         if not isinstance(t, TensorBase) or (t._counter is counter is not None and t is not target):
             return None
+        recorded = recorded or t._node is not None
     if target._data.size >= PROGRAM_LEAST:
         return _written(op, target, inputs, params, name)
     mode = MODE.get() if ACTIVE else None
-    if (mode is None or not mode.silent) and (mode is not None or any(t._node is not None for t in inputs)):
+    if (mode is None or not mode.silent) and (mode is not None or recorded):
         return None
     out = backend.apply(op, inputs, params)  # (by machine code, and so is the write)
     return assigned(target, WHOLE, out, name) if out._node is None else None
@@ -126,13 +127,40 @@ def may_be_read(t: Any, target: Any, mode: Any) -> bool:
     """Whether an operand has the dtype of the target, no history that counts, and lies elsewhere, or is the target itself."""
     if not isinstance(t, TensorBase):
         return False
+    version = t._counter
+    return (
+        t._data.dtype is target._data.dtype
+        and has_no_history(t, mode)
+        and (t is target or version is None or version is not target._counter)
+    )
+
+
+def has_no_history(t: Any, mode: Any) -> bool:
+    """Whether an operand, of this computer's memory, has no history that a write of it would record."""
     meta, version = t._meta, t._counter
     return (
         type(t._data) is HOST
-        and t._data.dtype is target._data.dtype
         and (mode is not None or t._node is None)
         and (meta is None or type(meta) is DetachedMark or version is None or not version.n)
-        and (t is target or version is None or version is not target._counter)
+    )
+
+
+def unrecorded(self: Any) -> bool:
+    """Whether a constant may be written into `self` without more ado: nothing to record, nothing to refuse."""
+    if ACTIVE:
+        mode = MODE.get()
+        if mode is not None:
+            return (
+                not mode.special
+                and not mode.grad
+                and backend.is_writable(self._data)
+                and (self._counter is None or not self._counter.inference)
+            )
+    return (
+        self._node is None
+        and self._meta is None
+        and backend.is_writable(self._data)
+        and (self._counter is None or not self._counter.inference)
     )
 
 

@@ -139,9 +139,9 @@ def _lerp(x: Any, y: Any, w: Any) -> Any:
     return np.where(np.abs(w) < 0.5, x + w * way, y - way * (1 - w))
 
 
-_lerp_number = _function_of(_declare(_from_nearer, name="lerp"), _lerp)
+_lerp_number = _function_of(_declare(_from_nearer, name="lerp", entry="x"), _lerp)
 addcmul = _function_of(
-    _declare(lambda xp, x, y, z, /, value: x + y * z * value, name="addcmul"),
+    _declare(lambda xp, x, y, z, /, value: x + y * z * value, name="addcmul", entry="x"),
     lambda x, y, z, value: x + y * z if value == 1 else x + y * z * typed(value, x),
 )
 rsqrt = _function_of(_declare(lambda xp, x: 1 / xp.sqrt(x), name="rsqrt"), lambda x: np.reciprocal(np.sqrt(x)))

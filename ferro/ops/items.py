@@ -10,12 +10,12 @@ from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, bump, wrap
-from ferro.core.inplace import overwrite, record_write, refuse_overlap, unrecorded
+from ferro.core.inplace import overwrite, record_write, refuse_overlap
 from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
-from ferro.core.writes import assigned
+from ferro.core.writes import assigned, unrecorded
 from ferro.ops.expanding import explain_expand
 from ferro.ops.filling import COPY, fits, number
 from ferro.ops.index_arguments import INT64, bools, ints, on_expanded

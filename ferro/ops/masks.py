@@ -44,7 +44,10 @@ def _expanded(name: str, x: Any, shape: tuple) -> Any:
 
 def _common(name: str, *tensors: Any) -> tuple:
     shape = tensors[0]._data.shape
-    if all(x._data.shape == shape for x in tensors):
+    for x in tensors:
+        if x._data.shape != shape:
+            break
+    else:
         return shape
     try:
         return tuple(broadcast_shapes(*[x._data.shape for x in tensors]))

@@ -12,8 +12,9 @@ from ferro.batched.levels import RUNNING
 from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase, bump, wrap
-from ferro.core.inplace import change, unrecorded
+from ferro.core.inplace import change
 from ferro.core.random import stream_of
+from ferro.core.writes import unrecorded
 from ferro.ops.filling import COPY, fits
 
 if TYPE_CHECKING:

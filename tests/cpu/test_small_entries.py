@@ -12,6 +12,7 @@ import pytest
 
 import ferro
 from ferro import cpu
+from ferro.core.op import OPS
 from ferro.cpu import losses
 from ferro.native.entries import fallback
 from tests.configuration import with_machine_code
@@ -205,3 +206,19 @@ def test_views_of_a_leaf_with_a_gradient_are_the_same_as_of_one_without() -> Non
         joined = ferro.cat((x[1:], x[:1]))
     with pytest.raises(RuntimeError, match="no_grad"):
         joined.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_numbers_beside_arrays_are_read_by_entries(dtype: Any, rng: np.random.Generator) -> None:
+    x, y, z = numbers(rng, dtype, *[(3, 4)] * 3)
+    assert isinstance(cpu.addcmul, BuiltinFunctionType)
+    for value in (1, -2, 0.25):
+        alike(cpu.addcmul(x, y, z, value), x + y * z * dtype(value))
+        alike(cpu.addcmul(x, y[:1], z, value), x + y[:1] * z * dtype(value))
+        for order in ((x, y), (x.T, y.T), (x, y[0])):
+            a, b = order
+            alike(cpu.lerp(a, b, dtype(value)), a + (b - a) * dtype(value))
+
+
+def test_operations_keep_the_entries_of_their_elementwise_function() -> None:
+    assert isinstance(OPS["addcmul"].direct, BuiltinFunctionType)

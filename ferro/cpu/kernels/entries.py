@@ -59,6 +59,14 @@ def with_entry(function: Any, name: str = "") -> Any:
     for file in reversed(FILES.values()):
         if file.code is not None and name in file.code.entries:
             function = file.code.function(name, name, function)
+    return _behind_own(function, name)
+
+
+def _behind_own(function: Any, name: str) -> Any:
+    """The function behind the entries that an elementwise function of its name has for each dtype."""
+    file = ELEMENTWISE.get(name)
+    for entry_name in file.code.entries if file is not None and file.code is not None else ():
+        function = file.code.function(name, entry_name, function)  # type: ignore[union-attr]
     return function
 
 
@@ -100,14 +108,10 @@ def _functions(code: str, declared: dict[str, Declared]) -> dict[str, Any]:
 def entry_of(function: Elementwise, behind: Any) -> Any:
     """The function of Python behind the entries of an elementwise function."""
     name = function.__name__
-    file = ELEMENTWISE[name] = EntryFile(
+    ELEMENTWISE[name] = EntryFile(
         name, (*registry.sources(name), "ferro.native.jit_entries"), partial(_of_elementwise, function)
     )
-    if file.code is None or (name in readiness.FUSED and not isa.has_fma()):
-        return behind
-    for entry_name in file.code.entries:
-        behind = file.code.function(name, entry_name, behind)
-    return behind
+    return behind if name in readiness.FUSED and not isa.has_fma() else _behind_own(behind, name)
 
 
 def _of_elementwise(function: Elementwise) -> dict[str, Any]:
