@@ -12,6 +12,7 @@ from ferro.graph import files, interpreter, text
 from ferro.graph.compare import compared
 from ferro.graph.differentiate import Gradient, differentiate
 from ferro.graph.errors import GraphFormatError
+from ferro.graph.executor import Program
 from ferro.graph.ir import BOUND, CONSTANT, Held, Node, Value
 
 
@@ -37,6 +38,7 @@ class Graph:
         self.bound = [v for v in values if v.kind == BOUND]
         self.constants = [v for v in values if v.kind == CONSTANT]
         self.held = list({id(a): a for node in self.nodes for a in node.args if type(a) is Held}.values())
+        self._programs: dict[bool, Program] = {}
         for number, value in enumerate(self.values()):
             value.number = number
 
@@ -120,6 +122,12 @@ class Graph:
         """
         given = [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs]
         return [wrap(a) for a in interpreter.run(self, given, on_node)]
+
+    def program(self, tells: bool = False) -> Program:
+        """The graph as one Python function, made at the first replay; one that tells of each node is another."""
+        if tells not in self._programs:
+            self._programs[tells] = Program(self, tells)
+        return self._programs[tells]
 
     def compare(self, fn: Callable, *inputs: Any) -> str | None:
         """What first differs between the graph and ``fn(*inputs)`` run by eager, in bits; None if nothing does.

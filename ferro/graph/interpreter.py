@@ -1,4 +1,4 @@
-"""Replay: runs the nodes of a graph one after the other on real arrays."""
+"""Replay: runs a graph on real arrays, checks what it is given, and explains errors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core.base import TensorBase
+from ferro.graph.executor import Program
 from ferro.graph.functions import resolved
 from ferro.graph.ir import CAPTURED, OWN, Node, Value, c_order, replaced
-from ferro.graph.state import TAKES_TENSORS, thing
+from ferro.graph.state import thing
 from ferro.linalg_errors import LinAlgError, Refused, raise_first
 
 
@@ -20,29 +21,44 @@ def run(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
     tensors = _given(graph, given)
     for held_object in graph.held:
         thing(held_object)
-    held = {value: _array(t) for value, t in tensors.items()}
     for value in graph.constants:
         if value.array is None:
             raise ValueError(
                 f"interpret: the constant {value} has no array: give it to Graph.parse, or load the graph from a file"
             )
-        held[value] = value.array.copy() if value.written else value.array
-    last = _last_uses(graph)
-    i = -1
+        tensors.append(value.array.copy() if value.written else value.array)
+    arrays = [t._data if isinstance(t, TensorBase) else t for t in tensors]
+    program = graph.program(on_node is not None)
     try:
         with np.errstate(all="ignore"):
-            for i, node in enumerate(graph.nodes):
-                made = _call(node, held, tensors)
-                if on_node is not None:
-                    on_node(node, made)
-                for value in last.get(i, ()):
-                    held.pop(value, None)
-    except BaseException:
-        for node in graph.nodes[i + 1 :] if i >= 0 else ():  # what has been written counts as changed
-            if node.function.startswith("tensor.count_changes"):
-                _call(node, held, tensors)
+            found = program.run(arrays, tensors, on_node)
+    except BaseException as error:
+        _explain(program, error, tensors)
         raise
-    return _results(graph, [held[v] for v in graph.outputs], [held[v] for v in (*graph.inputs, *graph.bound)])
+    return _results(graph, found, arrays)
+
+
+def _explain(program: Program, error: BaseException, tensors: list) -> None:
+    """Say in which node an error arose. What has been written counts as changed, though the program ends; LAPACK's refusals get words."""
+    i, held = program.where(error.__traceback__)
+    if i < 0:
+        return
+    for node in program.nodes[i + 1 :]:
+        if node.function.startswith("tensor.count_changes"):
+            args = replaced(
+                node.args, lambda v: tensors[program.given[v]] if v in program.given else held[program.names[v]]
+            )
+            resolved(node.function)(*args)
+    node = program.nodes[i]
+    if isinstance(error, Refused):
+        said = "LAPACK refuses a matrix: it is singular or not positive-definite, or an iteration does not converge (info {i})"
+        try:
+            raise_first(node.function, error.info, said)
+        except LinAlgError as refused:
+            refused.add_note(_place(node))
+            raise
+    if isinstance(error, Exception):
+        error.add_note(_place(node))
 
 
 def _results(graph: Any, found: list, given: list) -> list:
@@ -61,52 +77,13 @@ def _results(graph: Any, found: list, given: list) -> list:
     return found
 
 
-def _call(node: Node, held: dict[Value, Any], tensors: dict[Value, Any]) -> list:
-    """Runs one node; returns the arrays that it made."""
-    by = (lambda v: tensors.get(v, held.get(v))) if node.function in TAKES_TENSORS else held.__getitem__
-    args, kwargs = replaced((node.args, node.kwargs), by)
-    try:
-        found = resolved(node.function)(*args, **kwargs)
-    except Refused as e:
-        said = "LAPACK refuses a matrix: it is singular or not positive-definite, or an iteration does not converge (info {i})"
-        try:
-            raise_first(node.function, e.info, said)
-        except LinAlgError as error:
-            error.add_note(_place(node))
-            raise
-        raise
-    except Exception as e:
-        e.add_note(_place(node))
-        raise
-    made = list(arrays_in(found))
-    if len(made) != len(node.outputs):
-        raise ValueError(f"'{node.function}' gave {len(made)} arrays, where the graph has {len(node.outputs)}")
-    for value, array in zip(node.outputs, made, strict=True):
-        if array.shape != value.shape or array.dtype != value.dtype:
-            raise ValueError(
-                f"{value} = {node.function}: the capture saw {value.dtype}{list(value.shape)}, this run gives {array.dtype}{list(array.shape)}: "
-                "the shape depends on the data"
-            )
-        held[value] = array
-    return made
-
-
 def _place(node: Node) -> str:
     made = ", ".join(map(repr, node.outputs))
     return f"(in a graph: node {made or 'without result'}, '{node.function}', from {node.line or 'an unknown line'})"
 
 
-def arrays_in(found: Any) -> Any:
-    """The arrays that a function gave."""
-    if isinstance(found, (tuple, list)):
-        for f in found:
-            yield from arrays_in(f)
-    elif found is not None:
-        yield np.asarray(found)
-
-
-def _given(graph: Any, given: Sequence) -> dict[Value, Any]:
-    """The tensors (or arrays) of inputs and bound values, checked."""
+def _given(graph: Any, given: Sequence) -> list:
+    """The tensors (or arrays) of inputs and bound values, each once, checked."""
     found, wanted, bound = list(given), list(graph.inputs), list(graph.bound)
     if len(found) == len(wanted) + len(bound):
         wanted += bound
@@ -130,7 +107,7 @@ def _given(graph: Any, given: Sequence) -> dict[Value, Any]:
             raise ValueError(
                 f"interpret: input {i} was the same tensor as another one when the graph was captured; now it differs"
             )
-    return held
+    return list(held.values())
 
 
 def _read(bound: list[Value]) -> list:
@@ -156,17 +133,3 @@ def _check(i: int, value: Value, array: Any) -> None:
             f"interpret: {name} lies in memory with the strides {[s // array.itemsize for s in array.strides]}, the graph was captured "
             f"for {list(strides)}"
         )
-
-
-def _last_uses(graph: Any) -> dict[int, list[Value]]:
-    """By the number of a node, the values that no later one reads, nor any output is."""
-    kept = {*graph.outputs, *graph.inputs, *graph.bound}
-    last: dict[Value, int] = {}
-    for i, node in enumerate(graph.nodes):
-        for value in (*node.operands, *node.outputs):
-            last[value] = i
-    found: dict[int, list[Value]] = {}
-    for value, i in last.items():
-        if value not in kept:
-            found.setdefault(i, []).append(value)
-    return found

@@ -9,9 +9,9 @@ import numpy as np
 from ferro.core.provenance import at, caller
 from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
+from ferro.graph.executor import arrays_in
 from ferro.graph.functions import effects, is_effect
 from ferro.graph.hooks import Hooks
-from ferro.graph.interpreter import arrays_in
 from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, strides_of
 from ferro.graph.modules import innermost
 from ferro.graph.places import Place

@@ -1,0 +1,155 @@
+"""A graph as one Python function: each node is a line that calls its function, so that a replay costs little more than its calls.
+
+Note [Programs of graphs].  The function has a local name for each value ("v7"), and a line for each node, by which an error
+finds its node again. Arguments without values are constants of the function. A value is given up after its last reader, as
+eager's would be. Where an array has another shape than at the capture, or is no array, `settled` looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from ferro.cpu.elementwise import function_of
+from ferro.elementwise import DECLARED
+from ferro.graph.functions import resolved
+from ferro.graph.ir import Node, Value
+from ferro.graph.state import TAKES_TENSORS
+
+_FILE = "<graph>"
+
+
+class Program:
+    """The function of a graph: ``run(arrays, tensors, on_node)``, for its inputs, bound values and constants, gives its outputs.
+
+    Only if `tells` does it call ``on_node(node, arrays)`` after each node.
+    """
+
+    def __init__(self, graph: Any, tells: bool) -> None:
+        self.nodes, self.tells = list(graph.nodes), tells
+        own = [*dict.fromkeys(graph.inputs), *graph.bound, *graph.constants]
+        self.given = {v: i for i, v in enumerate(own)}
+        self.names = {v: f"v{i}" for i, v in enumerate((*own, *[v for node in self.nodes for v in node.outputs]))}
+        self.scope: dict[str, Any] = {"__builtins__": {}, "array": np.ndarray, "slice": slice, "type": type}
+        self.scope["settled"], self.scope["several"] = self._settled, self._several
+        self.node_of: list[int] = []  # by the line
+        source = "\n".join(self._lines(graph, own))
+        exec(compile(source, _FILE, "exec"), self.scope)
+        self.run: Callable[[list, list, Callable | None], list] = self.scope["run"]
+
+    def _lines(self, graph: Any, own: list[Value]) -> list[str]:
+        last = _last_uses(graph)
+        lines = ["def run(arrays, tensors, on_node):"]
+        self.node_of = [-1, -1]  # (lines are counted from 1)
+        if own:
+            lines.append(f"    {', '.join([self.names[v] for v in own])}, = arrays")
+            self.node_of.append(-1)
+        for i, node in enumerate(graph.nodes):
+            found = [*self._call(i, node), *self._after(i, node, last.get(i, []))]
+            lines += [f"    {line}" for line in found]
+            self.node_of += [i] * len(found)
+        lines.append(f"    return [{', '.join([self.names[v] for v in graph.outputs])}]")
+        self.node_of.append(-1)
+        return lines
+
+    def _call(self, i: int, node: Node) -> list[str]:
+        """The line that calls the function of a node, and the one that looks at what it gave."""
+        self.scope[f"f{i}"] = _function(node.function)
+        by = self._tensor if node.function in TAKES_TENSORS else self.names.__getitem__
+        given = [self._text(a, by) for a in node.args]
+        given += [f"{name}={self._text(a, by)}" for name, a in node.kwargs.items()]
+        call = f"f{i}({', '.join(given)})"
+        names = [self.names[v] for v in node.outputs]
+        if len(names) != 1 or node.absent:
+            return [f"{''.join([f'{name}, ' for name in names]) or '_'} = several({i}, {call})"]
+        shape = self._constant(node.outputs[0].shape)
+        return [
+            f"{names[0]} = {call}",
+            f"if type({names[0]}) is not array or {names[0]}.shape != {shape}: {names[0]} = settled({i}, {names[0]})",
+        ]
+
+    def _after(self, i: int, node: Node, last: list[Value]) -> list[str]:
+        """The lines that tell of a node, and give up what nothing reads any more."""
+        made = ", ".join([self.names[v] for v in node.outputs])
+        lines = [f"on_node({self._constant(node)}, [{made}])"] if self.tells else []
+        return [*lines, f"del {', '.join([self.names[v] for v in last])}"] if last else lines
+
+    def _tensor(self, value: Value) -> str:
+        return f"tensors[{self.given[value]}]" if value in self.given else self.names[value]
+
+    def _text(self, arg: Any, by: Callable[[Value], str]) -> str:
+        """An argument as Python."""
+        if isinstance(arg, Value):
+            return by(arg)
+        if type(arg) in (tuple, list):
+            inner = ", ".join([self._text(a, by) for a in arg])
+            return f"[{inner}]" if type(arg) is list else f"({inner}{',' if len(arg) == 1 else ''})"
+        if type(arg) is dict:
+            return "{" + ", ".join([f"{self._constant(k)}: {self._text(a, by)}" for k, a in arg.items()]) + "}"
+        if type(arg) is slice:
+            return f"slice({', '.join([self._text(a, by) for a in (arg.start, arg.stop, arg.step)])})"
+        return self._constant(arg)
+
+    def _constant(self, thing: Any) -> str:
+        if thing is None or type(thing) in (bool, int):
+            return repr(thing)
+        name = f"k{len(self.scope)}"
+        self.scope[name] = thing
+        return name
+
+    def _settled(self, i: int, found: Any) -> np.ndarray:
+        return self._several(i, found)[0]
+
+    def _several(self, i: int, found: Any) -> list[np.ndarray]:
+        """The arrays that node number i gave; ValueError where they are not those of the capture."""
+        node, made = self.nodes[i], list(arrays_in(found))
+        if len(made) != len(node.outputs):
+            raise ValueError(f"'{node.function}' gave {len(made)} arrays, where the graph has {len(node.outputs)}")
+        for value, array in zip(node.outputs, made, strict=True):
+            if array.shape != value.shape or array.dtype != value.dtype:
+                raise ValueError(
+                    f"{value} = {node.function}: the capture saw {value.dtype}{list(value.shape)}, this run gives "
+                    f"{array.dtype}{list(array.shape)}: the shape depends on the data"
+                )
+        return made
+
+    def where(self, traceback: TracebackType | None) -> tuple[int, dict[str, Any]]:
+        """The number of the node in which a traceback goes through the function (-1: in none), and what its names stood for."""
+        while traceback is not None:
+            frame = traceback.tb_frame
+            if frame.f_globals is self.scope and frame.f_code.co_filename == _FILE:
+                return self.node_of[traceback.tb_lineno], frame.f_locals
+            traceback = traceback.tb_next
+        return -1, {}
+
+
+def _function(name: str) -> Callable:
+    """The function of a node, without the steps between a call and what computes it."""
+    space, _, rest = name.partition(".")
+    return function_of(DECLARED[rest]) if space == "elementwise" and rest in DECLARED else resolved(name)
+
+
+def arrays_in(found: Any) -> Any:
+    """The arrays that a function gave."""
+    if isinstance(found, (tuple, list)):
+        for f in found:
+            yield from arrays_in(f)
+    elif found is not None:
+        yield np.asarray(found)
+
+
+def _last_uses(graph: Any) -> dict[int, list[Value]]:
+    """By the number of a node, the values that no later one reads, nor any output is."""
+    kept = {*graph.outputs, *graph.inputs, *graph.bound}
+    last: dict[Value, int] = {}
+    for i, node in enumerate(graph.nodes):
+        for value in (*node.operands, *node.outputs):
+            last[value] = i
+    found: dict[int, list[Value]] = {}
+    for value, i in last.items():
+        if value not in kept:
+            found.setdefault(i, []).append(value)
+    return found
