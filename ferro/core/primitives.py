@@ -68,10 +68,7 @@ def move(x: Any, to: Any, back: Any) -> Any:
 
 def write(data: Any, value: Any) -> None:
     """Writes an array, broadcast and cast, into another."""
-    if type(data) is HOST:
-        np.copyto(data, value, casting="unsafe")
-    else:
-        backend.xp_of(data).write_(data, value)
+    backend.xp_of(data).write_(data, value)
 
 
 def replay(x: Any, steps: tuple) -> Any:

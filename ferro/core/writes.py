@@ -18,12 +18,10 @@ from ferro.core.dtypes import float32, float64
 from ferro.core.mode import ACTIVE, MODE
 from ferro.core.op import Op
 from ferro.core.operands import constant
-from ferro.cpu import fusion
+from ferro.cpu import fusion, structure
 from ferro.cpu.elementwise import written as written_by_loop
-from ferro.cpu.kernels.strided_copy import assign
 from ferro.cpu.thresholds import COPY_LEAST, PROGRAM_LEAST
 from ferro.native.recorder import accelerated
-from ferro.native.workers import helpers
 
 FLOATS = frozenset((float32.np, float64.np))
 
@@ -85,8 +83,8 @@ def assigned(x: Any, key: tuple, value: Any, name: str = "__setitem__") -> Any:
         return None
     source = value._data
     try:
-        if source.size >= COPY_LEAST and helpers() and not np.may_share_memory(x._data, source):
-            assign((x._data[key], source))
+        if source.size >= COPY_LEAST:
+            structure.write_(x._data[key], source)
         else:
             x._data[key] = source
     except (IndexError, ValueError):  # NumPy's, before anything is written

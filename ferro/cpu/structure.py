@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.strided_copy import copied
+from ferro.cpu.kernels.strided_copy import assign, copied
+from ferro.cpu.thresholds import COPY_LEAST
+from ferro.native.workers import helpers
 
 copy = copied
 
@@ -25,9 +27,30 @@ def may_share_memory(x: Any, y: Any) -> bool:
     return np.may_share_memory(x, y)
 
 
+def _overlaps_itself(x: Any) -> bool:
+    """Whether two elements may be one place in memory, of which the last one that is written counts."""
+    reach = x.itemsize
+    for step, n in sorted([(abs(step), n) for step, n in zip(x.strides, x.shape, strict=True) if n > 1]):
+        if step < reach:
+            return True
+        reach += step * (n - 1)
+    return False
+
+
 def write_(x: Any, value: Any) -> None:
-    """Writes `value`, broadcast and cast to any dtype, into x."""
-    np.copyto(x, value, casting="unsafe")
+    """Writes `value`, broadcast and cast to any dtype, into x; much of one dtype by all threads."""
+    if (
+        x.size >= COPY_LEAST
+        and helpers()
+        and type(value) is np.ndarray
+        and value.dtype is x.dtype
+        and x.flags.writeable
+        and not _overlaps_itself(x)
+        and not np.may_share_memory(x, value)
+    ):
+        assign((x, value))
+    else:
+        np.copyto(x, value, casting="unsafe")
 
 
 def add_(x: Any, value: Any) -> None:

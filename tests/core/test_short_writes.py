@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ferro
+from ferro import cpu
 from ferro.core import writes
 from ferro.core.op import OPS
 from ferro.core.provenance import line_of
@@ -298,3 +299,44 @@ def test_large_values_are_written_by_all_threads(threads: int, dtype: str, rng: 
         np.testing.assert_array_equal(x.numpy(), want)
     finally:
         ferro.set_num_threads(before)
+
+
+def test_of_places_that_overlap_the_last_one_written_counts(rng: np.random.Generator) -> None:
+    before = ferro.get_num_threads()
+    ferro.set_num_threads(2)
+    try:
+        value = rng.uniform(-1, 1, (400, 300))
+        want = np.zeros(699)
+        for i, row in enumerate(value):
+            want[i : i + 300] = row
+        for _ in range(200):  # (by two threads at once it came out otherwise in one of 50)
+            base = np.zeros(699)
+            cpu.write_(np.lib.stride_tricks.as_strided(base, (400, 300), (8, 8)), value)
+            np.testing.assert_array_equal(base, want)
+        with ferro.no_grad():
+            tensor = ferro.zeros(699, dtype=ferro.float64)
+            tensor.as_strided((400, 300), (1, 1))[...] = ferro.from_numpy(value)
+        np.testing.assert_array_equal(tensor.numpy(), want)
+    finally:
+        ferro.set_num_threads(before)
+
+
+def test_recorded_writes_of_large_tensors_are_the_same_for_any_number_of_threads(rng: np.random.Generator) -> None:
+    a, b = rng.uniform(-1, 1, (300, 400)), rng.uniform(-1, 1, (250, 400))
+    before, found = ferro.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            ferro.set_num_threads(threads)
+            x, y = [ferro.from_numpy(array.copy()).requires_grad_() for array in (a, b)]
+            z = x * 2
+            z[10:260] = y * 3
+            z.mul_(z.detach().clone()).exp_()
+            z.sum().backward()
+            found.append([t.numpy().copy() for t in (z.detach(), x.grad, y.grad)])
+    finally:
+        ferro.set_num_threads(before)
+    want = 2 * a
+    want[10:260] = 3 * b
+    np.testing.assert_allclose(found[0][0], np.exp(want * want), rtol=1e-12)
+    for one, two in zip(*found, strict=True):
+        assert one.tobytes() == two.tobytes()
