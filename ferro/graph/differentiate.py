@@ -4,28 +4,27 @@ Note [Gradients of graphs].  Nodes are visited from the last to the first, which
 contributions to one gradient come in eager's order; they are added when the gradient is read, in one node (`array.total`).
 A cotangent that nothing gives stays absent. Broadcasting is undone, and dtypes are restored, by the engine's own
 function. Eager's masks (watch.py) say through which inputs a gradient goes.
+
+Note [Gradients of gradients].  The steps of a backward are functions of arrays, which have no derivative, and fused ones
+among them round otherwise than the formulas that the tape runs where a backward is recorded. So a backward that is to be
+differentiated is made once more, with the recorded formulas, whose steps are operations (`again`): what `create_graph` is
+in eager. It has the same inputs and outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from ferro.core.accumulate import conform
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT
-from ferro.core.op import OPS
-from ferro.cpu.sparse_rows import Rows
-from ferro.graph.array import Traced, called, functions
 from ferro.graph.copies import alive, node_copy, value_copy
-from ferro.graph.formulas import gradients, outputs_of, stand_in, tensors_of
-from ferro.graph.functions import total, written_by
-from ferro.graph.ir import BOUND, CAPTURED, COMPUTED, CONSTANT, FOREIGN, INPUT, OWN, Node, Value
-from ferro.graph.recorder import Recorder
-
-_FOREIGN = "a custom Function, or from another part of the tape that is not in the graph"
+from ferro.graph.functions import written_by
+from ferro.graph.ir import BOUND, CAPTURED, COMPUTED, CONSTANT, FOREIGN, INPUT, Node, Value
+from ferro.graph.sweep import FROM_ELSEWHERE, RecordedSweep, Sweep
 
 
 class Completed(NamedTuple):
@@ -56,6 +55,7 @@ class Gradient:
     captured_outputs: list[int]
     gradients: list[int | None]
     real_outputs: int
+    _passed: tuple[list[Value], list[Value]]  # what `backward` takes, as values of the graph that was differentiated
 
     def __init__(self, completed: dict[Value, Completed]) -> None:
         self._completed = completed
@@ -67,106 +67,42 @@ class Gradient:
 
 def differentiate(graph: Any, f: Any, wrt: Any) -> Gradient:
     """See Graph.differentiate."""
+    if graph.again is not None:
+        twin = graph.again()
+        return differentiate(twin, _in_twin(graph, twin, f), _in_twin(graph, twin, wrt))
     _refuse_writes(graph)
     fs = _chosen_f(graph, f)
     for v, history in zip(graph.outputs, graph.histories, strict=True):
         if history == FOREIGN and v in fs:
             made = f"'{v.node.function}' at {v.node.line}" if v.node is not None else "an input"
-            raise NotImplementedError(f"differentiate: f {v!r}, {made}, has its history from {_FOREIGN}")
+            raise NotImplementedError(f"differentiate: f {v!r}, {made}, has its history from {FROM_ELSEWHERE}")
     wrts = _chosen_wrt(graph, wrt)
-    sweep = _Sweep(graph, fs, wrts)
+    sweep = Sweep(graph, fs, wrts)
     with np.errstate(all="ignore"):
         sweep.run()
         found = [sweep.total(v) for v in wrts]
-    grads = [None if g is None else sweep.recorder.converted(g) for g in found]
-    return _assembled(graph, fs, wrts, sweep, grads)
+    gradient = _assembled(graph, fs, wrts, sweep, found, None)
+
+    @cache
+    def again() -> Gradient:
+        """The same with operations in the place of the steps of formulas, which can be differentiated again."""
+        with RecordedSweep(graph, fs, wrts) as twin, np.errstate(all="ignore"):
+            twin.run()
+            return _assembled(graph, fs, wrts, twin, [twin.total(v) for v in wrts], gradient)
+
+    gradient.joint.again = lambda: again().joint
+    gradient.backward.again = lambda: again().backward
+    return gradient
 
 
-class _Sweep:
-    """One walk from the last node to the first."""
-
-    def __init__(self, graph: Any, fs: list[Value], wrts: list[Value]) -> None:
-        self.graph, self.recorder = graph, Recorder()
-        self.arrays: dict[Value, Any] = {}
-        self.parts: dict[Value, list] = {}
-        self.totals: dict[Value, Any] = {}
-        self.seeds: dict[Value, Value] = {}
-        self.cotangents = []
-        for v in graph.constants:  # numbers of the program, by which formulas may decide
-            if not v.written and v.array is not None:
-                self.arrays[v] = v.array
-                self.recorder.constants[id(v.array)] = v
-        self.wanted = _on_the_way(graph.nodes, wrts)
-        for v in fs:
-            seed = Value(INPUT, v.shape, v.dtype)
-            seed.name = f"cotangent {len(self.cotangents)}"
-            self.cotangents.append(seed)
-            self.seeds.setdefault(v, seed)
-            self.parts.setdefault(v, []).append(self.array(seed))
-
-    def array(self, value: Value) -> Any:
-        """The traced array that stands for a value; of a constant, its own."""
-        found = self.arrays.get(value)
-        if found is None:
-            found = self.arrays[value] = Traced(stand_in(value), self.recorder, value)
-        return found
-
-    def total(self, value: Value) -> Any:
-        """The gradient of a value: its contributions, added in their order; None if there are none."""
-        if value not in self.totals:
-            parts = self.parts.get(value)
-            if parts is None:
-                return None
-            self.totals[value] = parts[0] if len(parts) == 1 else called("array.total", total, *parts)
-        return self.totals[value]
-
-    def run(self) -> None:
-        """Visits all nodes that a gradient reaches."""
-        for index in range(len(self.graph.nodes) - 1, -1, -1):
-            node = self.graph.nodes[index]
-            op = OPS.get(node.function)
-            if op is None or not node.mask:
-                continue
-            xs = tensors_of(op, node)
-            outs = outputs_of(op, node)
-            if all(v not in self.parts for v in outs):
-                continue
-            self.recorder.place = node
-            self.recorder.of = index
-            if node.foreign:
-                raise NotImplementedError(
-                    f"differentiate: '{node.function}' at {node.line} reads what has its history from {_FOREIGN}"
-                )
-            want = [i for i, x in enumerate(xs) if node.mask >> i & 1 and x in self.wanted]
-            if want:
-                gs = [self.total(v) for v in outs]
-                for i, gx in zip(want, gradients(op, node, want, gs, self.array, functions), strict=True):
-                    self._add(xs[i], gx, node)
-
-    def _add(self, value: Value, gx: Any, node: Node) -> None:
-        if gx is None:
-            return
-        if type(gx) is Rows:
-            raise NotImplementedError(f"differentiate: '{node.function}' at {node.line} has a sparse gradient")
-        self.parts.setdefault(value, []).append(conform(gx, value.shape, value.dtype, False))
-
-
-def _on_the_way(nodes: Iterable[Node], wrts: list[Value]) -> set[Value]:
-    """The values that depend on `wrts` by a way that gradients go."""
-    wanted = set(wrts)
-    for node in nodes:
-        op = OPS.get(node.function)
-        if op is None or not node.mask:
-            continue
-        if node.foreign or any(node.mask >> i & 1 and x in wanted for i, x in enumerate(tensors_of(op, node))):
-            wanted.update(
-                [
-                    v
-                    for k, v in enumerate(outputs_of(op, node))
-                    if v and v.dtype in INEXACT and k not in op.nondiff_indices
-                ]
-            )
-    return wanted
+def _in_twin(graph: Any, twin: Any, which: Any) -> Any:
+    """What is asked for, of the graph that stands for another one."""
+    if isinstance(which, (list, tuple)):
+        return [_in_twin(graph, twin, w) for w in which]
+    for mine, its in ((graph.inputs, twin.inputs), (graph.bound, twin.bound), (graph.outputs, twin.outputs)):
+        if isinstance(which, Value) and which in mine:
+            return its[mine.index(which)]
+    return which
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
@@ -258,11 +194,14 @@ def _chosen_wrt(graph: Any, wrt: Any) -> list[Value]:
 # -- graphs ------------------------------------------------------------------------------------------------------------
 
 
-def _assembled(graph: Any, fs: list, wrts: list, sweep: _Sweep, grads: list) -> Gradient:
-    """The three graphs."""
+def _assembled(graph: Any, fs: list, wrts: list, sweep: Any, found: list, like: Gradient | None) -> Gradient:
+    """The three graphs; those of `like` have the same inputs."""
     make = type(graph)
+    grads = [None if g is None else sweep.value_of(g) for g in found]
+    histories = [sweep.history_of(g) for g in found if g is not None]
     own = [g for g in grads if g is not None]
-    nodes = alive(sweep.recorder.nodes, [*own, *_values(sweep.totals.values())])
+    totals = {v: sweep.value_of(g) for v, g in sweep.totals.items()}
+    nodes = alive(sweep.recorder.nodes, [*own, *totals.values()])
     made: dict[Value, Value] = {}
     values = [
         made.setdefault(v, value_copy(v)) for v in (*dict.fromkeys(graph.inputs), *sweep.cotangents, *graph.bound)
@@ -270,28 +209,28 @@ def _assembled(graph: Any, fs: list, wrts: list, sweep: _Sweep, grads: list) -> 
     values += [made.setdefault(v, value_copy(v)) for v in (*graph.constants, *sweep.recorder.values)]
     copies = [node_copy(n, made) for n in (*graph.nodes, *nodes)]
     completed = {
-        v: Completed(made[g.value], made.get(sweep.seeds.get(v)), made[g.value].node)  # type: ignore[arg-type]
-        for v, g in sweep.totals.items()
-        if type(g) is Traced and g.value in made
+        v: Completed(made[g], made.get(sweep.seeds.get(v)), made[g].node)  # type: ignore[arg-type]
+        for v, g in totals.items()
+        if g in made
     }
-    found = Gradient(completed)
+    gradient = Gradient(completed)
     inputs = [made[v] for v in (*graph.inputs, *sweep.cotangents)]
-    found.joint = make(
-        inputs, values, copies, [made[v] for v in (*graph.outputs, *own)], [*graph.histories, *[OWN] * len(own)]
+    for v in sweep.cotangents:
+        made[v].requires_grad = sweep.requires_grad(v)
+    gradient.joint = make(
+        inputs, values, copies, [made[v] for v in (*graph.outputs, *own)], [*graph.histories, *histories]
     )
     places = iter(range(len(own)))
-    found.gradients = [None if g is None else next(places) for g in grads]
-    found.real_outputs = len(graph.outputs)
-    _split(graph, alive(nodes, own), own, sweep, found)
-    found.cotangents = [graph.outputs.index(v) if v in graph.outputs else -1 for v in fs]
-    return found
+    gradient.gradients = [None if g is None else next(places) for g in grads]
+    gradient.real_outputs = len(graph.outputs)
+    _split(graph, alive(nodes, own), own, histories, sweep, gradient, like)
+    gradient.cotangents = [graph.outputs.index(v) if v in graph.outputs else -1 for v in fs]
+    return gradient
 
 
-def _values(arrays: Iterable[Any]) -> list[Value]:
-    return [a.value for a in arrays if type(a) is Traced]
-
-
-def _split(graph: Any, nodes: list[Node], own: list[Value], sweep: _Sweep, found: Gradient) -> None:
+def _split(
+    graph: Any, nodes: list[Node], own: list[Value], histories: list[str], sweep: Any, found: Gradient, like: Any
+) -> None:
     """The graphs `forward` and `backward`, and what passes from one to the other."""
     make = type(graph)
     made_there = {v for n in nodes for v in n.outputs}
@@ -300,6 +239,9 @@ def _split(graph: Any, nodes: list[Node], own: list[Value], sweep: _Sweep, found
     positions = {v: i for i, v in reversed(list(enumerate([*graph.inputs, *graph.bound])))}
     inputs = [v for v in among if v in read]
     computed = [v for n in graph.nodes for v in n.outputs if v in read]
+    if like is not None:
+        inputs, computed = _as_captured(like, [*inputs, *computed])
+    found._passed = inputs, computed
     found.captured_inputs = [positions[v] for v in inputs]
     outputs = [*graph.outputs, *[v for v in computed if v not in graph.outputs]]
     found.captured_outputs = [outputs.index(v) for v in computed]
@@ -311,7 +253,21 @@ def _split(graph: Any, nodes: list[Node], own: list[Value], sweep: _Sweep, found
         [copies[v] for v in graph.inputs], values, kept, [copies[v] for v in outputs], [*graph.histories, *more]
     )
     copies = {v: value_copy(v, INPUT) for v in (*sweep.cotangents, *inputs, *computed)}
+    for v, copy in copies.items():
+        copy.requires_grad = sweep.requires_grad(v)
     taken = list(copies.values())
     constants = [copies.setdefault(v, value_copy(v)) for v in read if v.kind == CONSTANT]
     kept = [node_copy(n, copies) for n in nodes]
-    found.backward = make(taken, constants, kept, [copies[v] for v in own], [OWN] * len(own))
+    found.backward = make(taken, constants, kept, [copies[v] for v in own], histories)
+
+
+def _as_captured(like: Gradient, read: list[Value]) -> tuple[list[Value], list[Value]]:
+    """The values that another pair of graphs passes on, which are to be enough here."""
+    inputs, computed = like._passed
+    missing = [v for v in read if v not in inputs and v not in computed]
+    if missing:
+        raise NotImplementedError(
+            f"differentiate: a second derivative of this backward needs {missing[0]!r} of `forward`, which it does not take; "
+            "differentiate `joint`"
+        )
+    return inputs, computed

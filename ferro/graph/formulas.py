@@ -1,11 +1,13 @@
 """The gradient formulas of an operation, run on the values of a node: what the engine does for a node of the tape.
 
-A formula gets traced arrays in the place of saved values, so the steps that it makes are noted. Stand-ins hold their
-places: arrays of the right shape, dtype and layout, since a formula is a pure function that no number decides.
+What stands for values is given (`Given`): traced arrays, of which the engine's steps become nodes, or Tensors around
+them, whose operations become nodes, so that they can be differentiated again. Stand-ins hold the places of numbers: arrays of
+the right shape, dtype and layout, since a formula is a pure function that no number decides.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,25 @@ def outputs_of(op: Op, node: Node) -> list:
     return node.results[: len(node.results) - len(op.aux)]
 
 
-def gradients(op: Op, node: Node, want: list[int], gs: list, array: Any, xp: Any) -> list:
-    """The gradients by the inputs in `want`, of those of the outputs (None where there is none). array: the array of a value."""
+class Given:
+    """What formulas get for the values of nodes: traced arrays. `array` gives that of a value."""
+
+    recorded = False
+
+    def __init__(self, array: Callable[[Value], Any], xp: Any) -> None:
+        self.array, self.xp = array, xp
+
+    def tensor(self, value: Value) -> Any:
+        """What stands for an input or an output of a node."""
+        return self.array(value)
+
+    def aux(self, value: Value) -> Any:
+        """What stands for an aux value."""
+        return self.array(value)
+
+
+def gradients(op: Op, node: Node, want: list[int], gs: list, given: Given) -> list:
+    """The gradients by the inputs in `want`, of those of the outputs (None where there is none)."""
     g: Any = gs[0]
     if op.multi:
         g = gs[op.lone] if op.lone is not None else tuple(gs)
@@ -41,46 +60,44 @@ def gradients(op: Op, node: Node, want: list[int], gs: list, array: Any, xp: Any
             raise NotImplementedError(
                 f"{op.name}: the derivative by {', '.join(missing)} is not implemented, at {node.line}"
             )
-        if op.multi or g.size < PROGRAM_LEAST:
-            return [_run(op.formulas[op.inputs[i]], op, node, want, g, array, xp) for i in want]
-        return [_run_large(op.inputs[i], op, node, want, g, array) for i in want]
-    found = _run(op.joint, op, node, want, g, array, xp)
+        if given.recorded or op.multi or g.size < PROGRAM_LEAST:
+            return [_run(op.formulas[op.inputs[i]], op, node, want, g, given) for i in want]
+        return [_run_large(op.inputs[i], op, node, want, g, given) for i in want]
+    found = _run(op.joint, op, node, want, g, given)
     return [found[i if op.variadic else op.diff.index(i)] for i in want]
 
 
-def _run(formula: Any, op: Op, node: Node, want: list[int], g: Any, array: Any, xp: Any) -> Any:
+def _run(formula: Any, op: Op, node: Node, want: list[int], g: Any, given: Given) -> Any:
     names = argument_names(formula)[2:]
-    return formula(xp, g, *[_named(name, op, node, want, array) for name in names])
+    return formula(given.xp, g, *[_named(name, op, node, want, given) for name in names])
 
 
-def _run_large(by: str, op: Op, node: Node, want: list[int], g: Any, array: Any) -> Any:
+def _run_large(by: str, op: Op, node: Node, want: list[int], g: Any, given: Given) -> Any:
     names = argument_names(op.formulas[by])[2:]
     return called(
-        f"gradient.{op.name}.{by}", gradient(op, by), g, *[_named(name, op, node, want, array) for name in names]
+        f"gradient.{op.name}.{by}", gradient(op, by), g, *[_named(name, op, node, want, given) for name in names]
     )
 
 
-def _named(name: str, op: Op, node: Node, want: list[int], array: Any) -> Any:
+def _named(name: str, op: Op, node: Node, want: list[int], given: Given) -> Any:
     """What a formula means by a name: see Op."""
     xs = tensors_of(op, node)
     if name == "needs":
         return tuple([i in want for i in (range(len(xs)) if op.variadic else op.diff)])
     if name in op.inputs:
-        found = xs if op.variadic else xs[op.inputs.index(name)]
-    elif name in op.output_names:
-        found = node.results[op.output_names.index(name)]
-    elif name in op.aux:
-        found = node.results[len(node.results) - len(op.aux) + op.aux.index(name)]
-    elif name in op.params:
-        found = node.args[len(op.inputs) + op.params.index(name)]
-    elif name == "out":
-        found = tuple(node.results)
-    elif op.variadic:
+        return replaced(xs if op.variadic else xs[op.inputs.index(name)], given.tensor)
+    if name in op.output_names:
+        return replaced(node.results[op.output_names.index(name)], given.tensor)
+    if name in op.aux:
+        return replaced(node.results[len(node.results) - len(op.aux) + op.aux.index(name)], given.aux)
+    if name in op.params:
+        return replaced(node.args[len(op.inputs) + op.params.index(name)], given.array)
+    if name == "out":
+        return replaced(tuple(node.results), given.tensor)
+    if op.variadic:
         return tuple([x.shape for x in xs])
-    else:
-        x = xs[op.inputs.index(name.removesuffix("_shape"))]
-        return None if x is None else x.shape
-    return replaced(found, array)
+    x = xs[op.inputs.index(name.removesuffix("_shape"))]
+    return None if x is None else x.shape
 
 
 def stand_in(value: Value) -> Any:

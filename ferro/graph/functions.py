@@ -28,6 +28,7 @@ from ferro.core.accumulate import add
 from ferro.core.base import wrap
 from ferro.core.op import OPS, Op
 from ferro.core.plan import argument_names, bind_large, kind_of
+from ferro.cpu.bound import ENTRIES
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.elementwise import DECLARED
 from ferro.graph.draws import DRAWS
@@ -80,7 +81,7 @@ def _fill(x: Any, value: Any) -> None:
 
 def total(*parts: Any) -> Any:
     """The sum of contributions to one gradient, added as the engine adds them: one after the other, in their order."""
-    found = parts[0] + parts[1]
+    found = add(parts[0], parts[1])
     for part in parts[2:]:
         found = add(found, part)
     return np.asarray(found)
@@ -91,8 +92,14 @@ def _is_within(index: Any, low: int, high: int) -> None:
         raise IndexError(f"index out of range: one of [{low}, {high}) was expected, got {index.min()} to {index.max()}")
 
 
+def _operator(name: str) -> Callable:
+    """An operator as formulas that are written out for small arrays have it (core/codegen.py): its entry may choose another layout."""
+    function = getattr(operator, f"__{name}__")
+    return ENTRIES.get(function, function)
+
+
 ARRAY: dict[str, Callable] = {
-    **{name: getattr(operator, f"__{name}__") for name in (*BINARY, *COMPARED, *UNARY)},
+    **{name: _operator(name) for name in (*BINARY, *COMPARED, *UNARY)},
     "getitem": operator.getitem,
     "setitem": operator.setitem,
     "fill": _fill,

@@ -35,6 +35,7 @@ class Graph:
     ) -> None:
         self.inputs, self.nodes, self.outputs = list(inputs), list(nodes), list(outputs)
         self.histories = [""] * len(self.outputs) if histories is None else list(histories)
+        self.again: Callable[[], Graph] | None = None  # of a backward: the same made of operations
         self.bound = [v for v in values if v.kind == BOUND]
         self.constants = [v for v in values if v.kind == CONSTANT]
         self.held = list({id(a): a for node in self.nodes for a in node.args if type(a) is Held}.values())
