@@ -10,6 +10,32 @@ import numpy as np
 from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.backend import HOST
+from ferro.linalg_errors import LinAlgError, raise_first
+
+
+def perhaps(some: Any) -> bool:
+    """Whether anything in a boolean array is true; True where nobody knows, in a graph that is captured.
+
+    For what is spared if nothing is: doing it must not change a bit then.
+    """
+    some = plain(some)
+    return not isinstance(some, (bool, np.generic, HOST)) or bool(some.any() if not isinstance(some, bool) else some)
+
+
+def fixed(array: Any) -> list:
+    """The numbers of an array that say how other arrays are divided, as a list; a captured graph is for these numbers alone."""
+    ask = None if type(array) is HOST else getattr(backend.xp_of(array), "fixed", None)
+    return array.tolist() if ask is None else ask(array)
+
+
+def require_accepted(name: str, info: Any, message: str, error: type[Exception] = LinAlgError) -> None:
+    """`raise_first` for what LAPACK said of matrices; a captured graph asks again in each replay."""
+    info = plain(info)
+    ask = None if isinstance(info, (np.generic, HOST)) else getattr(backend.xp_of(info), "require_accepted", None)
+    if ask is None:
+        raise_first(name, info, message, error)
+    else:
+        ask(name, info, message, error.__name__)
 
 
 def require(holds: Any, kind: type[Exception], message: str, more: Callable[[], str] | None = None) -> None:

@@ -19,7 +19,7 @@ from ferro.core.op import Op
 from ferro.core.plan import argument_names, kind_of
 from ferro.core.saved_values import saved_arrays
 from ferro.graph.draws import DRAWS
-from ferro.graph.functions import ARRAY, BINARY, CHECKS, COMPARED, METHODS, PARTS, UNARY, eager, gradient
+from ferro.graph.functions import ARRAY, BINARY, CHECKS, COMPARED, FUNCTIONS, METHODS, PARTS, UNARY, eager, gradient
 
 
 class Traced:
@@ -90,6 +90,8 @@ class Traced:
             return function(*_near(args), **kwargs)
         if function is np.copyto and type(args[0]) is Traced and kwargs == {"casting": "unsafe"}:
             return called("xp.write_", cpu.write_, *args)
+        if function.__name__ in FUNCTIONS and getattr(np, function.__name__) is function:
+            return called(f"numpy.{function.__name__}", function, *args, **kwargs)
         return self.recorder.refuse(f"numpy.{function.__name__} is called outside of an operation")
 
 
@@ -266,6 +268,18 @@ class Functions:
     def require(condition: Any, kind: str, message: str) -> None:
         """A condition of the data, which every replay asks again."""
         called("check.holds", CHECKS["holds"], condition, kind, message)
+
+    @staticmethod
+    def require_accepted(name: str, info: Any, message: str, kind: str) -> None:
+        """What LAPACK says of matrices, which every replay asks again."""
+        called("check.accepted", CHECKS["accepted"], name, info, message, kind)
+
+    @staticmethod
+    def fixed(array: Any) -> list:
+        """Numbers by which arrays are divided: every replay asks whether they are the same."""
+        numbers = array.near.tolist()
+        called("check.equals", CHECKS["equals"], array, *numbers)
+        return numbers
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *(n for n in dir(cpu) if n not in self._STEPS)})

@@ -7,7 +7,7 @@ Each is the very function that eager calls. Of an operation that is the one whic
     xp.matmul           a function of ferro.cpu
     elementwise.gelu    an elementwise function (elementwise.py)
     array.add           an operator or method of arrays
-    numpy.isfinite      a ufunc of NumPy's
+    numpy.isfinite      a ufunc of NumPy's, or one of a few functions
     random.uniform      a method of the stream of a generator, or of the generator (draws.py)
     tensor.set_grad     what a program does to tensors beside computing, and ``program.step``: to its other objects (state.py)
     check.is_within     a question to the data that raises unless the answer is yes
@@ -35,6 +35,7 @@ from ferro.graph.draws import DRAWS
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import Node, Value
 from ferro.graph.state import CHECK_OF_TENSORS, OF_PROGRAM, OF_TENSORS
+from ferro.linalg_errors import LinAlgError, raise_first
 
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
 COMPARED = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -72,6 +73,12 @@ METHODS = (
     ),
     *("swapaxes", "take", "trace", "transpose", "var", "view"),
 )
+FUNCTIONS = (
+    "diagonal",
+    "diff",
+    "isin",
+    "searchsorted",
+)  # of NumPy's, whose results have the same shapes for any numbers
 PARTS = ("real", "imag", "T")
 
 
@@ -118,10 +125,25 @@ def _holds(condition: Any, kind: str, message: str) -> None:
         raise _ERRORS[kind](message)
 
 
-_ERRORS = {kind.__name__: kind for kind in (RuntimeError, ValueError, IndexError, TypeError, AssertionError)}
+def _accepted(name: str, info: Any, message: str, kind: str) -> None:
+    if kind not in _ERRORS:
+        raise GraphFormatError(f"no error that a graph raises: {kind}")
+    raise_first(name, info, message, _ERRORS[kind])
 
 
-CHECKS: dict[str, Callable] = {"is_within": _is_within, "holds": _holds}
+def _equals(array: Any, *numbers: Any) -> None:
+    if array.tolist() != list(numbers):
+        raise ValueError(
+            f"the graph was captured for the numbers {list(numbers)}, now they are {array.tolist()}: capture again"
+        )
+
+
+_ERRORS = {
+    kind.__name__: kind for kind in (RuntimeError, ValueError, IndexError, TypeError, AssertionError, LinAlgError)
+}
+
+
+CHECKS: dict[str, Callable] = {"is_within": _is_within, "holds": _holds, "accepted": _accepted, "equals": _equals}
 # Functions that write, and into how many of their first arguments; of the others, those of `xp` whose names end with "_" write into one.
 WRITERS = {"array.setitem": 1, "array.fill": 1, "xp.sgd_step": 2, "xp.adam_step": 4}
 
@@ -233,7 +255,7 @@ def _known(name: str) -> Callable | None:
         return found if callable(found) and not isinstance(found, type) and not rest.startswith("_") else None
     if space == "numpy":
         found = getattr(np, rest, None)
-        return found if isinstance(found, np.ufunc) else None
+        return found if isinstance(found, np.ufunc) or rest in FUNCTIONS else None
     if space == "elementwise" and rest in DECLARED:
         return partial(cpu.elementwise, DECLARED[rest])
     return _SPACES.get(space, {}).get(rest)

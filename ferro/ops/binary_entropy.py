@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ferro.batched.array import plain
 from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.casting import in_full_precision
 from ferro.core.op import ELEMENTWISE, Op
+from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample
 from ferro.elementwise import elementwise
 from ferro.ops.activations import floating, log_of_sigmoid
@@ -76,11 +76,12 @@ def binary_cross_entropy(
             f"{input.dtype} (the target's dtype must be the input's)"
         )
     x = input._data
-    if x.size and not (plain(x).min() >= 0 and plain(x).max() <= 1):
-        raise RuntimeError(
-            "binary_cross_entropy: all elements of input should be between 0 and 1 (for logits use "
-            "binary_cross_entropy_with_logits)"
-        )
+    require(
+        (x >= 0) & (x <= 1),
+        RuntimeError,
+        "binary_cross_entropy: all elements of input should be between 0 and 1 (for logits use "
+        "binary_cross_entropy_with_logits)",
+    )
     targets_in_unit_interval("binary_cross_entropy", target)
     loss = apply(BCE, (input, target))
     return reduced(loss if weight is None else loss * weight, reduction)

@@ -13,8 +13,9 @@ from ferro.core.arguments import into
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import Op
+from ferro.core.requirements import require_accepted
 from ferro.core.samples import Arg, Sample, declare
-from ferro.linalg_errors import LinAlgError, Refused, raise_first
+from ferro.linalg_errors import Refused, raise_first
 from ferro.ops.matrix_arguments import batches, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint, matmul
 from ferro.ops.solving import regular
@@ -89,7 +90,7 @@ def cholesky_ex(
     if upper:
         factor = adjoint(factor)
     if check_errors:
-        raise_first("linalg.cholesky_ex", plain(info._data), _INDEFINITE)
+        require_accepted("linalg.cholesky_ex", info._data, _INDEFINITE)
     return named("linalg.cholesky_ex", return_types.linalg_cholesky_ex, (factor, info), out)
 
 
@@ -203,13 +204,13 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
     """
     name = "cholesky_inverse"
     data = plain(square(name, L)._data)
-    zero = np.diagonal(data, axis1=-2, axis2=-1) == 0
-    raise_first(
-        name,
-        np.where(zero.any(-1), zero.argmax(-1) + 1, 0) if data.shape[-1] else np.zeros(data.shape[:-2]),
-        "The diagonal element {i} is zero, the inversion could not be completed because the input matrix is singular.",
-        LinAlgError,
-    )
+    zero = data.diagonal(0, -2, -1) == 0
+    if data.shape[-1]:
+        require_accepted(
+            name,
+            zero.any(-1) * (zero.argmax(-1) + 1),
+            "The diagonal element {i} is zero, the inversion could not be completed because the input matrix is singular.",
+        )
     eye = backend.functional.eye(data.shape[-1], dtype=FROM_NUMPY[data.dtype])
     y = solve_tri(adjoint(L) if upper else L, eye, False, True, False)
     result = matmul(adjoint(y), y)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import plain
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, one_dim, unlike
@@ -14,6 +13,7 @@ from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.operands import operands, promote
+from ferro.core.requirements import perhaps
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.norms import INF, away, vector_norm
 from ferro.ops.reductions import need_inexact, sum
@@ -122,9 +122,10 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 def _at_least(size: Any, eps: float) -> Any:
     """The norm, at least eps in value, with the norm's derivative."""
-    if plain(size._data < eps).any():
-        floored = backend.xp_of(size._data).clamp(size._data, np.asarray(eps, size._data.dtype), None)
-        size = size + (wrap(floored) - size.detach())
+    a = size._data
+    if perhaps(a < eps):
+        missing = backend.xp_of(a).where(a < eps, np.asarray(eps, a.dtype) - a, np.zeros((), a.dtype))
+        size = size + wrap(missing)
     return size
 
 

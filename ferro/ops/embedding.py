@@ -16,6 +16,7 @@ from ferro.core.dtypes import INEXACT
 from ferro.core.inplace import announce
 from ferro.core.looped import by_slices
 from ferro.core.op import MULTILINEAR, Op
+from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample, declare
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ def embedding_bag(
     total = add_rows(rows, wrap(backend.beside(rows._data, bags)), count, None, False)
     if mode == "sum":
         return total
-    sizes = np.maximum(np.bincount(bags, minlength=count), 1)
+    sizes = np.maximum(np.diff(_edges(bags, count)), 1)
     return total / wrap(sizes[:, None].astype(total._data.dtype))
 
 
@@ -310,16 +311,10 @@ def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) 
             f"{name}: offsets has to be a 1D Tensor but got {None if offsets is None else list(offsets._data.shape)}"
         )
     starts = offsets._data
-    if starts.size and starts[0] != 0:
-        raise RuntimeError(
-            f"{name}: offsets[0] has to be 0, i.e., the first sequence in the "
-            f"mini-batch has to start from position 0. However, got {starts[0]}"
-        )
-    if starts.size and starts[-1] > indices.size:
-        raise RuntimeError(
-            f"{name}: offsets[-1] can not be greater than input's length {indices.size} "
-            f"but got offsets[-1] of {starts[-1]}"
-        )
+    first = f"{name}: offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0."
+    require(starts[:1] == 0, RuntimeError, first, lambda: f" However, got {starts[0]}")
+    last = f"{name}: offsets[-1] can not be greater than input's length {indices.size}"
+    require(starts[-1:] <= indices.size, RuntimeError, last, lambda: f" but got offsets[-1] of {starts[-1]}")
     if include_last:
         if not starts.size:
             raise RuntimeError(f"{name}: include_last_offset: number of offsets should be at least 1")
@@ -327,12 +322,17 @@ def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) 
     return indices, np.searchsorted(starts, np.arange(indices.size), side="right") - 1, starts.size
 
 
+def _edges(bags: Any, count: int) -> Any:
+    """Where each bag begins among the numbers of bags, which ascend; behind the last one, their end."""
+    return np.searchsorted(bags, np.arange(count + 1))
+
+
 def _bag_max(rows: Tensor, bags: Any, count: int) -> Tensor:
     """The maximum over the rows of each bag."""
     data = rows._data
     first = np.zeros((count, data.shape[1]), np.int64)
     empty = np.ones((count, 1), bool)
-    edges = np.searchsorted(bags, np.arange(count + 1))
+    edges = _edges(bags, count)
     for b in range(count):
         part = data[edges[b] : edges[b + 1]]
         if len(part):
@@ -375,8 +375,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor; give num_classes")
         return wrap(np.zeros((*x.shape, num_classes), np.int64))
     numbers = plain(x)
-    if numbers.min() < 0:
-        raise RuntimeError(f"one_hot: Class values must be non-negative, got {numbers.min()}.")
+    require(x >= 0, RuntimeError, "one_hot: Class values must be non-negative", lambda: f", got {numbers.min()}.")
     if num_classes == -1:
         if numbers is not x:
             raise RuntimeError(
@@ -385,10 +384,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(x.max()) + 1
     elif num_classes < 1:
         raise RuntimeError(f"one_hot: num_classes should be positive, got {num_classes}")
-    elif numbers.max() >= num_classes:
-        raise RuntimeError(
-            f"one_hot: Class values must be smaller than num_classes={num_classes}, got {numbers.max()}."
-        )
+    less = f"one_hot: Class values must be smaller than num_classes={num_classes}"
+    require(x < num_classes, RuntimeError, less, lambda: f", got {numbers.max()}.")
     return wrap((x[..., None] == backend.beside(x, np.arange(num_classes))).astype(np.int64))
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.base import wrap
 from ferro.core.layout import DENSE
 from ferro.core.op import LINEAR, Op
+from ferro.core.requirements import perhaps
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.expanding import EXPAND, broadcast_shapes
 from ferro.ops.index_arguments import INT32, INT64, in_bounds, ints, written
@@ -154,7 +154,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         )
     d = one_dim("take_along_dim", n, dim)
     in_bounds("take_along_dim()", data, input._data.shape[d] if n else 1, d, negative=True)
-    if data.size and plain(data).min() < 0:
+    if perhaps(data < 0):
         indices = wrap(backend.xp_of(data).where(data < 0, data + input._data.shape[d], data))
     a, b = input._data.shape, data.shape
     common = broadcast_shapes((*a[:d], 1, *a[d + 1 :]), (*b[:d], 1, *b[d + 1 :]))

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import plain
 from ferro.core import backend, dtypes
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
+from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import floating, logsigmoid
 from ferro.ops.entropy import reduced, reduction_of
@@ -78,8 +78,7 @@ def _class_numbers(name: str, input: Any, target: Any, weight: Any, n: int, clas
             f"{name}: expected scalar type Long but found {dtypes.type_name(target.dtype)} in the target; use target.long()"
         )
     t = target._data.reshape(n)
-    if n and not 0 <= plain(t).min() <= plain(t).max() < classes:
-        raise RuntimeError(f"{name}: target out of range: the input has {classes} classes")
+    require((t >= 0) & (t < classes), RuntimeError, f"{name}: target out of range: the input has {classes} classes")
     return t
 
 
@@ -188,11 +187,12 @@ def multilabel_margin_loss(
     x = input if len(shape) == 2 else input.reshape(1, -1)
     n, classes = x._data.shape
     labels = target._data.reshape(n, classes)
-    used = np.logical_and.accumulate(labels >= 0, axis=1)
-    if labels.size and not (plain(labels).min() >= -1 and plain(labels).max() < classes):
-        raise RuntimeError(f"{name}: target out of range: labels lie in [0, {classes - 1}], -1 ends them")
-    safe = np.where(used, labels, 0)
-    is_label = (np.where(used, labels, classes)[:, :, None] == np.arange(classes)).any(axis=1)
+    used = (labels < 0).cumsum(1) == 0
+    ends = f"{name}: target out of range: labels lie in [0, {classes - 1}], -1 ends them"
+    require((labels >= -1) & (labels < classes), RuntimeError, ends)
+    where = backend.xp_of(labels).where
+    safe = where(used, labels, 0)
+    is_label = (where(used, labels, classes)[:, :, None] == np.arange(classes)).any(axis=1)
     # pairs (label, other class); what does not count is masked
     pairs = used[:, :, None] & ~is_label[:, None, :]
     gaps = (1 - backend.functional.gather(x, 1, wrap(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import plain
 from ferro.core import backend, return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
@@ -14,8 +13,8 @@ from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import LINEAR, Op
+from ferro.core.requirements import require, require_accepted
 from ferro.core.samples import Arg, Sample, declare
-from ferro.linalg_errors import raise_first
 from ferro.ops.lu import swap_rows
 from ferro.ops.matrix_arguments import batches, fits, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint
@@ -50,7 +49,7 @@ def ldl_factor(A: Tensor, *, hermitian: bool = False, out: Any = None) -> return
     ([[0.0, 0.0], [1.0, 0.0]], [-2, -2])
     """
     packed, pivots, info = _factor("linalg.ldl_factor", A, hermitian)
-    raise_first("linalg.ldl_factor", plain(info._data), _SINGULAR, RuntimeError)
+    require_accepted("linalg.ldl_factor", info._data, _SINGULAR, RuntimeError)
     return named("linalg.ldl_factor", return_types.linalg_ldl_factor, (packed, pivots), out)
 
 
@@ -76,7 +75,7 @@ def ldl_factor_ex(
     """
     packed, pivots, info = _factor("linalg.ldl_factor_ex", A, hermitian)
     if check_errors:
-        raise_first("linalg.ldl_factor_ex", plain(info._data), _SINGULAR, RuntimeError)
+        require_accepted("linalg.ldl_factor_ex", info._data, _SINGULAR, RuntimeError)
     return named("linalg.ldl_factor_ex", return_types.linalg_ldl_factor_ex, (packed, pivots, info), out)
 
 
@@ -220,14 +219,15 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
             f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
             f"{list(p.shape)} and LD with shape {list(LD._data.shape)}"
         )
-    sizes = np.abs(plain(p))
-    if sizes.size and (sizes.min() < 1 or sizes.max() > p.shape[-1]):
-        raise RuntimeError(
-            f"{name}: pivots must lie between 1 and {p.shape[-1]} or between -{p.shape[-1]} and -1; "
-            "use the pivots that linalg.ldl_factor returns"
-        )
-    if plain((p < 0) != ldl_blocks(pivots)[1]._data).any():
-        raise RuntimeError(f"{name}: negative pivots must come in twos; use the pivots that linalg.ldl_factor returns")
+    sizes = np.abs(p)
+    require(
+        (sizes >= 1) & (sizes <= p.shape[-1]),
+        RuntimeError,
+        f"{name}: pivots must lie between 1 and {p.shape[-1]} or between -{p.shape[-1]} and -1; "
+        "use the pivots that linalg.ldl_factor returns",
+    )
+    twos = f"{name}: negative pivots must come in twos; use the pivots that linalg.ldl_factor returns"
+    require((p < 0) == ldl_blocks(pivots)[1]._data, RuntimeError, twos)
     n = p.shape[-1]
     batch = batches(name, p.shape[:-1], B._data.shape[:-2])
     LD, pivots, B = LD.expand(*batch, n, n), pivots.expand(*batch, n), B.expand(*batch, *B._data.shape[-2:])

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.arguments import need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
+from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.entropy import reduced, reduction_of
 from ferro.ops.mistakes import no_broadcast
@@ -108,8 +108,7 @@ def gaussian_nll_loss(
     if isinstance(var, (int, float)):
         var = backend.functional.full_like(input, var)
     v, x = var._data, input._data
-    if plain(v < 0).any():
-        raise ValueError("gaussian_nll_loss: var has negative entry/entries")
+    require(~(v < 0), ValueError, "gaussian_nll_loss: var has negative entry/entries")
     if v.shape != x.shape:
         if x.shape[:-1] == v.shape:
             var = var.unsqueeze(-1)

@@ -14,8 +14,8 @@ from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import LINEAR, Op
+from ferro.core.requirements import require, require_accepted
 from ferro.core.samples import Arg, Sample, declare, singular
-from ferro.linalg_errors import raise_first
 from ferro.ops.matrix_arguments import batches, fits, matrices, named, one_dtype, square
 from ferro.ops.products import adjoint
 from ferro.ops.solving import regular
@@ -52,7 +52,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> return_types
     ([[4.0, 4.0], [0.25, 1.0]], [2, 2])
     """
     packed, pivots, info = _factor("linalg.lu_factor", A, pivot)
-    raise_first("linalg.lu_factor", plain(info._data), _SINGULAR, RuntimeError)
+    require_accepted("linalg.lu_factor", info._data, _SINGULAR, RuntimeError)
     return named("linalg.lu_factor", return_types.linalg_lu_factor, (packed, pivots), out)
 
 
@@ -78,7 +78,7 @@ def lu_factor_ex(
     """
     packed, pivots, info = _factor("linalg.lu_factor_ex", A, pivot)
     if check_errors:
-        raise_first("linalg.lu_factor_ex", plain(info._data), _SINGULAR, RuntimeError)
+        require_accepted("linalg.lu_factor_ex", info._data, _SINGULAR, RuntimeError)
     return named("linalg.lu_factor_ex", return_types.linalg_lu_factor_ex, (packed, pivots, info), out)
 
 
@@ -238,12 +238,12 @@ def _check_pivots(name: str, packed: Any, pivots: Any, argument: str) -> None:
             f"{min(m, n)} for a {m} by {n} matrix, got {argument} of shape {list(p.shape)}"
         )
     batches(name, tuple(batch), p.shape[:-1])
-    p = plain(p)
-    if p.size and (p.min() < 1 or p.max() > m):
-        raise RuntimeError(
-            f"{name}: {argument} must lie between 1 and {m}, the number of rows, got {p.min()} to {p.max()}; "
-            "use the pivots that linalg.lu_factor returns"
-        )
+    require(
+        (p >= 1) & (p <= m),
+        RuntimeError,
+        f"{name}: {argument} must lie between 1 and {m}, the number of rows",
+        lambda: f", got {plain(p).min()} to {plain(p).max()}; use the pivots that linalg.lu_factor returns",
+    )
 
 
 def swap_rows(x: Any, pivots: Any, inverse: bool) -> Any:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import as_array, plain
+from ferro.batched.array import as_array
 from ferro.core import backend, dtypes
 from ferro.core.arguments import many_dims, need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import wrap
+from ferro.core.requirements import perhaps, require
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops import exponential, extrema, masks, norms, positions, reductions, scans, selection
 from ferro.ops import logsumexp as _logsumexp
@@ -171,11 +172,9 @@ def median(
     result = selection.nanmedian(_filled("median", x, mask, np.nan), dim, keepdim).values
     if floating:
         return result
-    if plain(xp_of(result._data).isnan(result._data)).any():
-        raise ValueError(
-            "masked.median: the mask leaves no element for one of the results, and only a floating dtype has nan; "
-            f"got an input of dtype {input.dtype}"
-        )
+    words = "masked.median: the mask leaves no element for one of the results, and only a floating dtype has nan"
+    known = ~xp_of(result._data).isnan(result._data)
+    require(known, ValueError, f"{words}; got an input of dtype {input.dtype}")
     return cast(result, _dtype(input, dtype))
 
 
@@ -238,7 +237,7 @@ def std(
     """The square root of the variance (see :func:`var`); its gradient is 0 where it is 0."""
     square = _variance("std", input, dim, unbiased, correction, keepdim, dtype, mask)
     zero = square._data == 0
-    if not plain(zero).any():
+    if not perhaps(zero):
         return exponential.sqrt(square)
     return masks.masked_fill(exponential.sqrt(masks.masked_fill(square, wrap(zero), 1)), wrap(zero), 0)
 

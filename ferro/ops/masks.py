@@ -13,6 +13,7 @@ from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.layout import DENSE
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
+from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample
 from ferro.ops.expanding import EXPAND, broadcast_shapes
 from ferro.ops.filling import filler
@@ -155,12 +156,9 @@ def _enough(name: str, x: Any, mask: Any, source: Any) -> None:
         raise RuntimeError(
             f"{name}: expected self and source to have same dtypes but got{type_name(x.dtype)} and {type_name(source.dtype)}"
         )
-    true = mask._data.sum()
-    count = int(plain(true).max())  # (of the slice that has most)
-    if source._data.size < count:
-        raise RuntimeError(
-            f"{name}: Number of elements of source < number of ones in mask: {source._data.size} < {count}"
-        )
+    true, size = mask._data.sum(), source._data.size
+    few = f"{name}: Number of elements of source < number of ones in mask: {size}"
+    require(true <= size, RuntimeError, few, lambda: f" < {plain(true).max()}")  # (of the slice that has most)
 
 
 def _unscattered(xp: Any, g: Any, mask: Any, source_shape: tuple) -> Any:

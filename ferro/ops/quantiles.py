@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import plain
 from ferro.core import backend, dtypes
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.casting import in_full_precision
+from ferro.core.requirements import perhaps, require
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.order import distinct, sort
 from ferro.ops.reductions import renamed
@@ -142,8 +142,8 @@ def _check_quantile(name: str, input: Any, q: Any, interpolation: str) -> Any:
             f"{name}() q tensor must be same dtype as the input tensor: {dtypes.FROM_NUMPY[q._data.dtype]} is not "
             f"{input.dtype}"
         )
-    if not plain((q._data >= 0) & (q._data <= 1)).all():
-        raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
+    inside = (q._data >= 0) & (q._data <= 1)
+    require(inside, RuntimeError, f"{name}() q values must be in the range [0, 1]")
     return q
 
 
@@ -159,7 +159,7 @@ def _ranks(name: str, ordered: Any, q: Any, interpolation: str) -> Any:
         last = xp.clamp((~xp.isnan(ordered)).sum(-1, keepdims=True) - 1, 0, None).astype(ordered.dtype)
         nans = last < 0  # nowhere
     ranks = q * wrap(last)
-    if plain(nans).any():
+    if perhaps(nans):
         ranks = backend.functional.where(wrap(nans), float(n - 1), ranks)
     if interpolation in ("lower", "higher", "nearest"):
         a = ranks._data

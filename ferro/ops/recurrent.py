@@ -10,6 +10,7 @@ import numpy as np
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.casting import asked, in_low_precision
+from ferro.core.requirements import fixed
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.dropout import dropout as _dropout
 from ferro.ops.joining import cat
@@ -80,7 +81,7 @@ def _run(name: str, mode: str, arguments: tuple) -> tuple:
     packed = isinstance(second, TensorBase) if mode == "LSTM" else isinstance(third, TensorBase)
     if packed:
         x, batch_sizes, hx, params, biased, count, dropout, train, bidirectional = arguments
-        sizes = [int(b) for b in batch_sizes.tolist()]
+        sizes = fixed(batch_sizes._data)
         batch_first = False
     else:
         x, hx, params, biased, count, dropout, train, bidirectional, batch_first = arguments

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import plain
 from ferro.core import backend, dtypes
 from ferro.core.arguments import into, need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.notices import warn_once
+from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample, declare
 
 if TYPE_CHECKING:
@@ -105,9 +105,10 @@ def _arranged(name: str, edges: Any, order: Any) -> Any:
             f"{name}(): boundary and sorter must have the same size, but got boundary tensor {list(edges.shape)}and got sorter tensor "
             f"{list(order.shape)}"
         )
-    numbers = plain(order)
-    if numbers.size and (numbers.min() < 0 or numbers.max() >= edges.shape[-1]):
-        raise RuntimeError(f"{name}(): sorter index out of range: allowed are 0 to {edges.shape[-1] - 1}")
+    last = edges.shape[-1] - 1
+    require(
+        (order >= 0) & (order <= last), RuntimeError, f"{name}(): sorter index out of range: allowed are 0 to {last}"
+    )
     xp = backend.xp_of(order if type(edges) is backend.HOST else edges)  # (under vmap either may be batched)
     return xp.gather(edges, edges.ndim - 1, order)
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.batched.array import plain
 from ferro.core import backend, return_types
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, need_tensor
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import Op
+from ferro.core.requirements import require_accepted
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.linalg_errors import Refused, raise_first
 from ferro.ops.matrix_arguments import fits, matrices, named, one_dtype, square
@@ -90,7 +90,7 @@ def solve_ex(
     if vector:
         result = result.squeeze(-1)
     if check_errors:
-        raise_first("linalg.solve_ex", plain(info._data), _UNSOLVABLE)
+        require_accepted("linalg.solve_ex", info._data, _UNSOLVABLE)
     return named("linalg.solve_ex", return_types.linalg_solve_ex, (result, info), out)
 
 
@@ -198,7 +198,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False, out: Any = None) -> return_
     """
     result, info = apply(INV_EX, (square("linalg.inv_ex", A),))
     if check_errors:
-        raise_first("linalg.inv_ex", plain(info._data), _SINGULAR)
+        require_accepted("linalg.inv_ex", info._data, _SINGULAR)
     return named("linalg.inv_ex", return_types.linalg_inv_ex, (result, info), out)
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ferro.batched.array import plain
+from ferro.batched.array import as_array, plain
 from ferro.core import dtypes
 from ferro.core.arguments import into, need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
 from ferro.core.looped import by_slices
 from ferro.core.operands import promote
+from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.clamping import clamp
 from ferro.ops.complex import complex as make_complex
@@ -118,8 +119,7 @@ def _observation_weights(argument: str, weights: Any, n: int) -> Any:
             f"cov(): expected {argument} to have the same numel as there are observations in the input but got "
             f"{a.size} != {n}"
         )
-    if plain(a < 0).any():
-        raise RuntimeError(f"cov(): {argument} cannot be negative, got {plain(a).min()}")
+    require(~(a < 0), RuntimeError, f"cov(): {argument} cannot be negative", lambda: f", got {plain(a).min()}")
     return weights
 
 
@@ -348,21 +348,21 @@ def isin(
             given.append(value)
         else:
             raise TypeError(f"isin(): argument '{argument}' must be Tensor or a number, not {type(value).__name__}")
-        kind = np.asarray(given[-1]).dtype.kind
+        kind = as_array(given[-1]).dtype.kind
         if kind in "bc":
             raise RuntimeError(
                 f"isin: Unsupported input type encountered for {argument}: {'bool' if kind == 'b' else 'complex'}"
             )
-    if not any(isinstance(g, np.ndarray) for g in given):
+    if not any(hasattr(g, "dtype") for g in given):
         raise TypeError(
             f"isin(): one of elements and test_elements must be a Tensor, got {elements} and {test_elements}"
         )
     dtype = dtypes.result_np(given)
-    x, among = [np.asarray(g).astype(dtype) for g in given]
+    x, among = [as_array(g).astype(dtype) for g in given]
     if dtype in HALF:
         x, among = x.astype(np.float32), among.astype(np.float32)
     found = np.isin(x, among, invert=invert)  # assume_unique saves little, and a false promise would give wrong answers
-    return into("isin", out, wrap(np.asarray(found)))
+    return into("isin", out, wrap(as_array(found)))
 
 
 declare(

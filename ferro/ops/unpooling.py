@@ -12,6 +12,7 @@ from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.layout import CHANNELS
 from ferro.core.op import Op
+from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.convolution import ints
 from ferro.ops.pooling_arguments import image
@@ -91,12 +92,16 @@ def _check_positions(name: str, shape: tuple, indices: Any, size: tuple) -> None
     area = 1
     for s in size:
         area *= s
-    index = plain(index)
-    if index.size and (index.min() < 0 or index.max() >= area):
-        wrong = int(index.max()) if index.max() >= area else int(index.min())
-        raise RuntimeError(
-            f"{name}: Found an invalid max index: {wrong} (output volumes are of size {'x'.join(map(str, size))})"
-        )
+    numbers = plain(index)
+    require(
+        (index >= 0) & (index < area),
+        RuntimeError,
+        f"{name}: Found an invalid max index",
+        lambda: (
+            f": {numbers.max() if numbers.max() >= area else numbers.min()} (output volumes are of size "
+            f"{'x'.join(map(str, size))})"
+        ),
+    )
 
 
 def _max_unpool(

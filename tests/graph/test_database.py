@@ -13,71 +13,12 @@ from ferro.graph import CaptureError, Graph, capture
 from ferro.graph.compare import same_bits
 from tests.helpers import Call, arrays_of, entries, rng_of
 
-# What asks the data in Python on the way (some of their samples), or has results whose shapes depend on the data.
+# Shapes of results, or of steps on the way, that depend on the data (in some of their samples).
 REFUSED = (
-    *(
-        "Tensor.__getitem__",
-        "bincount",
-        "cholesky_inverse",
-        "cov",
-        "embedding_bag",
-        "floor_divide",
-        "fmod",
-    ),
-    *(
-        "gru",
-        "histc",
-        "histogram",
-        "histogramdd",
-        "index_put",
-        "isin",
-        "linalg.ldl_factor",
-        "linalg.ldl_solve",
-    ),
-    *(
-        "linalg.lu_factor",
-        "linalg.lu_solve",
-        "lstm",
-        "lu_solve",
-        "lu_unpack",
-    ),
-    *(
-        "masked.median",
-        "masked.std",
-        "masked_scatter",
-        "nanquantile",
-        "nn.functional.binary_cross_entropy",
-    ),
-    *(
-        "nn.functional.cosine_similarity",
-        "nn.functional.ctc_loss",
-        "nn.functional.embedding_bag",
-        "nn.functional.gaussian_nll_loss",
-    ),
-    *(
-        "nn.functional.grouped_mm",
-        "nn.functional.max_unpool1d",
-        "nn.functional.max_unpool2d",
-        "nn.functional.max_unpool3d",
-    ),
-    *(
-        "nn.functional.multi_margin_loss",
-        "nn.functional.multilabel_margin_loss",
-    ),
-    *(
-        "nn.functional.one_hot",
-        "quantile",
-        "remainder",
-        "repeat_interleave",
-        "rnn_tanh",
-        "safe_where",
-        "searchsorted",
-    ),
-    *(
-        "take_along_dim",
-        "unique",
-        "unique_consecutive",
-    ),
+    *("Tensor.__getitem__", "bincount", "embedding_bag", "histc", "histogram", "histogramdd", "index_put"),
+    *("nn.functional.ctc_loss", "nn.functional.embedding_bag", "nn.functional.grouped_mm", "nn.functional.one_hot"),
+    *("repeat_interleave", "safe_where", "unique", "unique_consecutive"),
+    "cov",  # warns by the numbers of its weights
 )
 ENTRIES = entries()
 
@@ -123,5 +64,5 @@ def test_what_is_listed_is_refused(entry: Entry) -> None:
 
 
 def test_most_of_the_database_is_captured() -> None:
-    assert len(REFUSED) < 0.1 * len(ENTRIES)
+    assert len(REFUSED) < 0.03 * len(ENTRIES)
     assert np.all([path in {e.path for e in ENTRIES} for path in REFUSED])

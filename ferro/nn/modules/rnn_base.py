@@ -7,6 +7,7 @@ import warnings
 from typing import Any
 
 from ferro.core.casting import asked
+from ferro.core.requirements import fixed
 from ferro.ops.recurrent import layers
 from ferro.ops.recurrent_steps import GATES
 from ferro.ops.uninitialised import empty
@@ -180,7 +181,7 @@ class RNNBase(Module):
         if x.dim() != 2:
             raise RuntimeError(f"input must have 2 dimensions, got {x.dim()}")
         self._check_input(x)
-        sizes = [int(size) for size in batch_sizes.tolist()]
+        sizes = fixed(batch_sizes._data)
         states = None if hx is None else self._checked_states(sizes[0], hx, True)
         if states is not None and order is not None:
             states = tuple(state.index_select(1, order) for state in states)

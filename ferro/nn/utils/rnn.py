@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 from ferro.core import dtypes
+from ferro.core.requirements import fixed
 from ferro.ops.data import as_tensor
 from ferro.ops.joining import cat, stack
 from ferro.ops.order import sort
@@ -223,8 +224,9 @@ def pad_packed_sequence(
         )
     steps = longest if total_length is None else total_length
     data = sequence.data
-    batch = int(sequence.batch_sizes[0])
-    present = arange(batch) < sequence.batch_sizes.unsqueeze(1)  # (longest, N)
+    sizes = fixed(sequence.batch_sizes._data)
+    batch = sizes[0]
+    present = arange(batch) < as_tensor(sizes).unsqueeze(1)  # (longest, N)
     lengths = present.sum(0)
     padded = data.new_full((steps, batch, *data.shape[1:]), padding_value)
     at = present.nonzero()
