@@ -2,8 +2,8 @@
 
 from ferro.graph.capture import capture
 from ferro.graph.differentiate import Gradient
-from ferro.graph.errors import CaptureError, GraphFormatError
+from ferro.graph.errors import CaptureError, GraphFormatError, PassError
 from ferro.graph.graph import Graph
 from ferro.graph.ir import Node, Value
 
-__all__ = ["CaptureError", "Gradient", "Graph", "GraphFormatError", "Node", "Value", "capture"]
+__all__ = ["CaptureError", "Gradient", "Graph", "GraphFormatError", "Node", "PassError", "Value", "capture"]

@@ -24,6 +24,8 @@ from ferro.core.dtypes import INEXACT
 from ferro.graph.copies import alive, node_copy, value_copy
 from ferro.graph.functions import written_by
 from ferro.graph.ir import BOUND, CAPTURED, COMPUTED, CONSTANT, FOREIGN, INPUT, Node, Value
+from ferro.graph.passes.pair import DEFAULT as PAIR
+from ferro.graph.passes.pair import optimised_pair
 from ferro.graph.sweep import FROM_ELSEWHERE, RecordedSweep, Sweep
 
 
@@ -58,11 +60,19 @@ class Gradient:
     _passed: tuple[list[Value], list[Value]]  # what `backward` takes, as values of the graph that was differentiated
 
     def __init__(self, completed: dict[Value, Completed]) -> None:
-        self._completed = completed
+        self.completed = completed
 
     def gradient_of(self, value: Value) -> Completed | None:
         """The gradient of a value of the graph that was differentiated, in `joint`; None if it lies on no path."""
-        return self._completed.get(value)
+        return self.completed.get(value)
+
+    def optimise(self, passes: Sequence[str] = PAIR, *, fast_math: bool = False, debug: bool = False) -> Gradient:
+        """The same of shorter graphs; see Graph.optimise. `optimised` of each graph says what the passes found.
+
+        A further pass, "captures": what `forward` passes on to `backward` is passed on once, only if it is read, and not if it
+        is a constant. The graphs of the pair are not differentiated again then; `joint` is.
+        """
+        return optimised_pair(self, passes, fast_math, debug)
 
 
 def differentiate(graph: Any, f: Any, wrt: Any) -> Gradient:

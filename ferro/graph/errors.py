@@ -9,3 +9,7 @@ class CaptureError(RuntimeError):
 
 class GraphFormatError(ValueError):
     """A text or file is no graph: damaged, foreign, or made by a newer version."""
+
+
+class PassError(RuntimeError):
+    """A pass broke a graph, which `optimise` found in its debug mode."""

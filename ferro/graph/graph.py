@@ -14,6 +14,7 @@ from ferro.graph.differentiate import Gradient, differentiate
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.executor import Program
 from ferro.graph.ir import BOUND, CONSTANT, Held, Node, Value
+from ferro.graph.passes import DEFAULT, optimised
 
 
 class Graph:
@@ -35,11 +36,13 @@ class Graph:
     ) -> None:
         self.inputs, self.nodes, self.outputs = list(inputs), list(nodes), list(outputs)
         self.histories = [""] * len(self.outputs) if histories is None else list(histories)
-        self.again: Callable[[], Graph] | None = None  # of a backward: the same made of operations
+        # What `differentiate` takes in its place: of a backward, the same made of operations.
+        self.again: Callable[[], Graph] | None = None
         self.bound = [v for v in values if v.kind == BOUND]
         self.constants = [v for v in values if v.kind == CONSTANT]
         self.held = list({id(a): a for node in self.nodes for a in node.args if type(a) is Held}.values())
         self._programs: dict[bool, Program] = {}
+        self.optimised: dict[str, int] = {}  # by the names of passes that made this graph, how much each found to do
         for number, value in enumerate(self.values()):
             value.number = number
 
@@ -111,6 +114,35 @@ class Graph:
             [tensor(5.), tensor([2., 4.])]
         """
         return differentiate(self, f, wrt)
+
+    def optimise(
+        self,
+        passes: Sequence[str] = DEFAULT,
+        *,
+        fast_math: bool = False,
+        differentiable: bool = True,
+        debug: bool = False,
+    ) -> Graph:
+        """A shorter graph that gives the same bits; this one stays as it is. `optimised` of the new one says what each pass found.
+
+        - `passes` (names, default all): "simplification", "constant_folding", "common_subexpressions", "dead_code"
+        - `fast_math` (bool): rules, too, that change bits: ``x + 0.0``, products of several numbers, quotients
+        - `differentiable` (bool): nodes through which gradients go stay as they are, unless this is a backward or a joint graph, because
+          the order in which gradients are added depends on them; False: they are joined, too. `differentiate` takes the nodes that
+          were there before then, and refuses the graph once it was read from a text or file. Differentiate first, then optimise.
+        - `debug` (bool): the graph is checked behind each pass; PassError if one broke it
+
+        ValueError for a pass that there is not.
+
+        Example::
+
+            >>> import ferro
+            >>> graph = ferro.graph.capture(lambda x: x.exp() * 1 + x.exp(), ferro.ones(2))
+            >>> shorter = graph.optimise()
+            >>> len(graph.nodes), len(shorter.nodes), shorter.optimised
+            (4, 2, {'simplification': 1, 'constant_folding': 0, 'common_subexpressions': 1, 'dead_code': 1})
+        """
+        return optimised(self, passes, fast_math, differentiable, debug)
 
     def interpret(self, *inputs: Any, on_node: Callable[[Node, list], None] | None = None) -> list:
         """Runs the graph node by node; returns its outputs as tensors.

@@ -64,7 +64,7 @@ def _explain(program: Program, error: BaseException, tensors: list) -> None:
 def _results(graph: Any, found: list, given: list) -> list:
     """The outputs: none shows the memory of a constant, and those that are to own theirs (gradients) share it with nothing."""
     constants = [v.array for v in graph.constants if not v.written]
-    taken = {id(a) for a in given}
+    taken = {id(a) for a in (*given, *constants)}
     for i, (array, history) in enumerate(zip(found, graph.histories, strict=True)):
         if history == OWN:
             shared = array.base is not None or id(array) in taken

@@ -200,6 +200,16 @@ def test_tensors_are_as_before_after_an_error() -> None:
     assert (x * w).tolist() == [1.0, 1.0]
 
 
+def test_objects_of_others_are_not_asked_for_their_class() -> None:
+    class Shy:
+        @property
+        def __class__(self) -> Any:
+            raise RuntimeError("asked")
+
+    shy = [Shy()]
+    assert len(capture(lambda x: x * 2, ferro.ones(2)).nodes) == len(shy)
+
+
 def test_another_thread_is_not_noted() -> None:
     found = []
 
