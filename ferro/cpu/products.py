@@ -22,6 +22,7 @@ from ferro.cpu.thresholds import (
     GEMM_LEAST,
     GEMM_LEAST_EACH,
     GEMM_LEAST_STACK,
+    GEMM_LEAST_TURNED,
     GRAIN,
     ONES_COLUMNS,
     ONES_ROWS,
@@ -75,6 +76,11 @@ def _matrices(make: Make) -> Iterator[tuple]:
         yield make(n, each, each), make(each, each)
     for n in (each - 1, each):
         yield make(64, n, n), make(64, n, n)
+    turned = sides(GEMM_LEAST_TURNED, 3)[1]
+    for n in (turned - 1, turned):
+        stack = make(GEMM_LEAST_STACK // n**3 + 1, n, n)
+        yield stack, stack.mT
+        yield stack.mT, stack
     yield make(7, 300), make(300, 200)  # fewer rows than a tile has
     yield make(sides(BLAS_VECTOR, 2)[1], 1), make(1, sides(BLAS_VECTOR, 2)[1])
     yield make(2000, 40), make(40, 5)  # and too few columns

@@ -167,6 +167,10 @@ GEMM_LEAST_STACK = 1 << 19
 # shown by: bench/thresholds.py
 GEMM_LEAST_EACH = 1 << 14
 
+# multiplications: the same where the rows of a factor lie apart (that of a transposed one), which NumPy copies one by one
+# shown by: bench/run.py --rows 'linalg: cholesky 128'
+GEMM_LEAST_TURNED = 1 << 12
+
 # rows: up to which a vector of ones is kept to sum columns by a product
 # shown by: bench/thresholds.py
 ONES_ROWS = 1 << 13

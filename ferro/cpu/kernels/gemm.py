@@ -7,7 +7,7 @@ import numpy as np
 from ferro.cpu.blas_products import gemm as blas_gemm
 from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.tiles import COLUMNS, DTYPES, FEW, ROWS
-from ferro.cpu.thresholds import GEMM_LEAST, GEMM_LEAST_EACH, GEMM_LEAST_STACK, PRODUCT_CHUNK
+from ferro.cpu.thresholds import GEMM_LEAST, GEMM_LEAST_EACH, GEMM_LEAST_STACK, GEMM_LEAST_TURNED, PRODUCT_CHUNK
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import helpers, run_rows
@@ -42,7 +42,9 @@ def _is_suitable(a: np.ndarray, b: np.ndarray, work: int) -> bool:
     """Whether the kernel is quicker for so many multiplications (GEMM_LEAST or more), and there is machine code of it."""
     dtype = a.dtype
     (m, k), (depth, n) = a.shape[-2:], b.shape[-2:]
-    is_large = b.ndim == 2 or (work >= GEMM_LEAST_STACK and m * k * n >= GEMM_LEAST_EACH)
+    in_rows = a.strides[-1] == b.strides[-1] == a.itemsize
+    least = GEMM_LEAST_EACH if in_rows else GEMM_LEAST_TURNED
+    is_large = b.ndim == 2 or (work >= GEMM_LEAST_STACK and m * k * n >= least)
     if not is_large or m < _FEW_ROWS or n < _FEW_COLUMNS or k != depth or b.dtype is not dtype:
         return False
     return dtype in DTYPES and readiness.ready(_KERNELS, dtype)

@@ -23,6 +23,7 @@ from ferro.cpu.thresholds import SUM_LONG, SUM_RUN
 from ferro.native.jit import device, kernel, whole_registers
 
 f64 = np.float64
+_SHORT = 8  # numbers of a row that are soon done; longer rows are slices, whose loops LLVM makes vectors of
 
 
 # --- arithmetic ------------------------------------------------------------------------------------------------------
@@ -41,10 +42,15 @@ def of_two(function: Callable[[Any, Any], Any]) -> Any:
             v = y[0]
             for i in range(x.size):
                 out[i] = f(x[i], v)
-        else:
+        elif y.size < _SHORT:
             for start in range(0, x.size, y.size):
                 for j in range(y.size):
                     out[start + j] = f(x[start + j], y[j])
+        else:
+            for start in range(0, x.size, y.size):
+                row, to = x[start : start + y.size], out[start : start + y.size]
+                for j in range(y.size):
+                    to[j] = f(row[j], y[j])
 
     return kernel(run)
 
