@@ -17,9 +17,10 @@ import numpy as np
 
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels import factor, triangle
+from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.lapack import SMALL, native, refused, routine
 from ferro.cpu.products import matmul
-from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST, PRODUCT_CHUNK, TRIANGLE_MOST
+from ferro.cpu.thresholds import CHOLESKY_BLOCK, CHOLESKY_LEAST, FACTOR_CHUNK, FACTOR_MOST, PRODUCT_CHUNK, TRIANGLE_MOST
 from ferro.linalg_errors import accepted
 from ferro.native.blas import scipy_blas_single
 from ferro.native.readiness import ready
@@ -141,6 +142,11 @@ def cholesky_ex(x: Any) -> tuple:
                 return out, no_info(x)
         except np.linalg.LinAlgError:
             pass  # below, each matrix says for itself where it is not positive definite
+    block = x[..., :CHOLESKY_BLOCK, :CHOLESKY_BLOCK]
+    if x.shape[-1] >= CHOLESKY_LEAST and x.size and triangle.ready(block, block):
+        by_blocks = [_by_blocks(a, lapack("potrf", x)) for a in stacked(x)]
+        if all(found is not None for found in by_blocks):
+            return by_blocks[0] if x.ndim == 2 else np.stack(by_blocks).reshape(x.shape), no_info(x)
     out, info = _by_columns(x), no_info(x)
     if x.size:
         potrf, flat = lapack("potrf", x), info.reshape(-1)
@@ -155,13 +161,32 @@ def cholesky_ex(x: Any) -> tuple:
     return out, info
 
 
+def _by_blocks(x: Any, potrf: Any) -> Any:
+    """L, whose columns are found a block at a time: LAPACK's for the diagonal, one product and one triangle for what is left.
+
+    None where a diagonal block has no factor.
+    """
+    n, out = len(x), np.zeros(x.shape, x.dtype)
+    for i in range(0, n, CHOLESKY_BLOCK):
+        j = min(i + CHOLESKY_BLOCK, n)
+        column = gemm(out[i:, :i], -out[i:j, :i].T, x[i:, i:j]) if i else x[:, :j]
+        with scipy_blas_single():
+            diagonal, info = potrf(column[: j - i], lower=1, clean=1)
+        if info or np.isnan(diagonal[-1, -1]):  # (a nan spreads to the last pivot)
+            return None
+        out[i:j, i:j] = diagonal
+        if j < n:
+            out[j:, i:j] = solve_tri(diagonal.T, column[j - i :], True, False, False)
+    return out
+
+
 def _positive(make: Make) -> Iterator[tuple]:
-    for n in (1, *sides(factor.ORDER + 1)):
+    for n in (1, *sides(factor.ORDER + 1), *sides(CHOLESKY_LEAST), CHOLESKY_LEAST + CHOLESKY_BLOCK + 1):
         x = make(3, n, n)
         yield (x @ x.swapaxes(-1, -2) / n + np.eye(n, dtype=x.dtype),)
 
 
-@by_kernels("root", _positive)
+@by_kernels(("root", "product_part", "substitute"), _positive)
 def cholesky(x: Any) -> Any:
     """L with A = L Lᴴ by the lower triangle of A; Refused where there is none."""
     if x.shape[-1] <= factor.ORDER and factor.ready(x):

@@ -179,6 +179,14 @@ ONES_ROWS = 1 << 13
 # shown by: bench/thresholds.py
 ONES_COLUMNS = 1 << 8
 
+# rows: of a matrix, from which on products find most of its Cholesky factor
+# shown by: bench/run.py --rows 'linalg: cholesky'
+CHOLESKY_LEAST = 256
+
+# columns: of that factor that are found at a time
+# shown by: bench/run.py --rows 'linalg: cholesky'
+CHOLESKY_BLOCK = 96
+
 # numbers: of a matrix, up to which LAPACK's factorisations are slower than kernels
 # shown by: bench/thresholds.py
 FACTOR_MOST = 1 << 20
