@@ -74,6 +74,11 @@ class _Program:
             self.lines += [*loop, len(places) + 1, *places, target, *[0] * (3 - len(places))]
 
 
+def is_program(formula: Callable, dtype: np.dtype, arrays: int) -> bool:
+    """Whether a formula of so many large arrays can be a program."""
+    return dtype in _TYPES and _program(formula, dtype, (_ARRAY,) * arrays) is not None
+
+
 class _Plan:
     """A program for arrays of certain shapes: all that `run_program` reads, but for the addresses of inputs and result."""
 

@@ -10,6 +10,7 @@ Each is the very function that eager calls. Of an operation that is the one whic
     numpy.isfinite      a ufunc of NumPy's, or one of a few functions
     random.uniform      a method of the stream of a generator, or of the generator (draws.py)
     tensor.set_grad     what a program does to tensors beside computing, and ``program.step``: to its other objects (state.py)
+    chain.elementwise   several of these, elementwise, as one (chains.py)
     check.is_within     a question to the data that raises unless the answer is yes
     gradient.tanh.x     the formula of the gradient by one input, of a gradient that is a large array: eager runs it as one program
 """
@@ -31,6 +32,7 @@ from ferro.core.plan import argument_names, bind_large, kind_of
 from ferro.cpu.bound import ENTRIES
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.elementwise import DECLARED
+from ferro.graph import chains
 from ferro.graph.draws import DRAWS
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import Node, Value
@@ -234,8 +236,13 @@ def eager(op: Op) -> Callable:
     return function if op.short or len(op.params) == 0 else general
 
 
+def _chain(steps: tuple, *given: Any) -> Any:
+    return chains.evaluate(steps, ARRAY.__getitem__, resolved, given)
+
+
 _SPACES: dict[str, dict[str, Callable]] = {
     "array": ARRAY,
+    "chain": {"elementwise": _chain},
     "check": {**CHECKS, **CHECK_OF_TENSORS},
     "program": OF_PROGRAM,
     "random": DRAWS,

@@ -75,6 +75,7 @@ def test_passes_have_names_and_counts() -> None:
         "constant_folding": (1, 5),
         "common_subexpressions": (1, 5),
         "dead_code": (0, 6),
+        "elementwise_chains": (0, 6),
     }
     assert tuple(counted) == ALL
     for name, (count, nodes) in counted.items():
@@ -92,9 +93,7 @@ def test_passes_have_names_and_counts() -> None:
 
 def test_unknown_passes_are_refused() -> None:
     graph = capture(lambda x: x * 2, ferro.ones(2))
-    message = (
-        "there is no pass 'inlining'; known are simplification, constant_folding, common_subexpressions, dead_code"
-    )
+    message = "there is no pass 'inlining'; known are simplification, constant_folding, common_subexpressions, dead_code, elementwise_chains"
     with pytest.raises(ValueError, match=message):
         graph.optimise(("dead_code", "inlining"))
     assert graph.optimise("dead_code").optimised == {"dead_code": 0}

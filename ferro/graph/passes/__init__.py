@@ -14,6 +14,7 @@ from ferro.graph.passes.checking import Interface
 from ferro.graph.passes.common_subexpressions import common_subexpressions
 from ferro.graph.passes.constant_folding import constant_folding
 from ferro.graph.passes.dead_code import dead_code
+from ferro.graph.passes.elementwise_chains import elementwise_chains
 from ferro.graph.passes.fast_math import fast_math
 from ferro.graph.passes.program import Program
 from ferro.graph.passes.simplification import simplification
@@ -23,6 +24,7 @@ PASSES: dict[str, Callable[[Program], int]] = {
     "constant_folding": constant_folding,
     "common_subexpressions": common_subexpressions,
     "dead_code": dead_code,
+    "elementwise_chains": elementwise_chains,
 }
 DEFAULT = tuple(PASSES)
 
