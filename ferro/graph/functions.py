@@ -18,8 +18,9 @@ Each is the very function that eager calls. Of an operation that is the one whic
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -237,7 +238,18 @@ def eager(op: Op) -> Callable:
 
 
 def _chain(steps: tuple, *given: Any) -> Any:
+    _check_chain(steps, len(given))
     return chains.evaluate(steps, ARRAY.__getitem__, resolved, given)
+
+
+@lru_cache(1024)
+def _check_chain(steps: tuple, count: int) -> None:
+    """GraphFormatError unless these are steps of a chain of so many arrays: a text may hold anything."""
+    for i, (name, *args) in enumerate(steps):
+        places = [re.fullmatch("([xs])([0-9]+)", a) for a in args if type(a) is str]
+        known = type(name) is str and (name in OPS or name.startswith(("array.", "elementwise.")))
+        if not known or not all(p and int(p[2]) < (count if p[1] == "x" else i) for p in places):
+            raise GraphFormatError(f"{(name, *args)} is no step of a chain of {count} arrays")
 
 
 _SPACES: dict[str, dict[str, Callable]] = {

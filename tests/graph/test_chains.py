@@ -13,6 +13,7 @@ from ferro.cpu import fusion
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.graph import Graph, capture
 from ferro.graph.compare import same_bits
+from ferro.graph.errors import GraphFormatError
 
 SPECIAL = [1.5, -2.0, 0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-38, 3e38, 1e-45]
 FORMULAS: list[Callable] = [
@@ -93,3 +94,23 @@ def test_gradients_are_chained() -> None:
     got = short.joint.interpret(x.detach(), seed)
     assert same_bits(got[0]._data, value._data)
     assert same_bits(got[1]._data, want._data)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "(('os.system', 'x0'),)",
+        "(('xp.load', 'x0'),)",
+        "(('add', 'x0', 'x1'),)",
+        "(('add', 's0', 'x0'),)",
+        "(('add', 'x0', 'y0'),)",
+        "(('add', 'x0', 'x-1'),)",
+        "((3, 'x0'),)",
+    ],
+)
+def test_a_text_with_steps_that_are_none_is_refused(steps: str) -> None:
+    graph = ferro.graph.capture(lambda x: x + x, ferro.ones(2))
+    text = str(graph).replace("add(%0, %0)", f"chain.elementwise({steps}, %0)")
+    assert steps in text
+    with pytest.raises(GraphFormatError, match="is no step of a chain of 1 arrays"):
+        ferro.graph.Graph.parse(text).interpret(ferro.ones(2))
