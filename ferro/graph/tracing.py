@@ -9,7 +9,7 @@ by whatever way it computes, is noted, or raises: there is no list of functions 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -124,16 +124,18 @@ class _Capture:
         return self.recorder.converted(data if type(data) in (Traced, np.ndarray) else np.asarray(data))
 
 
-def _alive() -> Iterator[Any]:
+def _alive() -> list[Any]:
     """All tensors of NumPy's arrays that exist and may change: not those that stand for Python's numbers."""
+    kinds = _classes(TensorBase)  # (isinstance would ask each object, which may be a stand-in that warns)
     frozen = gc.get_freeze_count() > 0
     if frozen:  # gc.freeze() hides objects from the list
         gc.unfreeze()
-    objects = gc.get_objects()
+    found = [t for t in gc.get_objects() if type(t) in kinds]
     if frozen:
         gc.freeze()
-    for t in objects:
-        if issubclass(type(t), TensorBase):  # (isinstance asks the object, which may be a stand-in that warns)
-            data = getattr(t, "_data", None)
-            if type(data) is np.ndarray and not is_constant(t):
-                yield t
+    return [t for t in found if type(getattr(t, "_data", None)) is np.ndarray and not is_constant(t)]
+
+
+def _classes(base: type) -> set[type]:
+    """A class and all that come from it."""
+    return {base}.union(*[_classes(c) for c in base.__subclasses__()])
