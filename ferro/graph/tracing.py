@@ -9,6 +9,7 @@ by whatever way it computes, is noted, or raises: there is no list of functions 
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +54,7 @@ class _Capture:
 
     def __enter__(self) -> _Capture:
         recorder = self.recorder
-        alive = {id(t): t for t in _alive()}
+        alive = {id(t): t for t in _LIVING.tensors()}
         for t in self.given:
             if id(t) not in alive:
                 raise CaptureError(f"capture: an argument is a {type(t).__name__} whose array is no array of NumPy's")
@@ -124,16 +125,37 @@ class _Capture:
         return self.recorder.converted(data if type(data) in (Traced, np.ndarray) else np.asarray(data))
 
 
-def _alive() -> list[Any]:
-    """All tensors of NumPy's arrays that exist and may change: not those that stand for Python's numbers."""
-    kinds = _classes(TensorBase)  # (isinstance would ask each object, which may be a stand-in that warns)
-    frozen = gc.get_freeze_count() > 0
-    if frozen:  # gc.freeze() hides objects from the list
-        gc.unfreeze()
-    found = [t for t in gc.get_objects() if type(t) in kinds]
-    if frozen:
-        gc.freeze()
-    return [t for t in found if type(getattr(t, "_data", None)) is np.ndarray and not is_constant(t)]
+class _Living:
+    """What gc lists, and what gc.freeze() hides from that list.
+
+    To look at what is hidden it is unfrozen and frozen again, with all else that there is. What becomes garbage after that is
+    never collected, so it is done once for each freeze() of the program: then the mark, made behind the last one, is hidden too.
+    """
+
+    def __init__(self) -> None:
+        self.mark: Any = None
+        self.hidden: list[weakref.ref] = []
+
+    def tensors(self) -> list[Any]:
+        """All tensors of NumPy's arrays that exist and may change: not those that stand for Python's numbers."""
+        kinds = _classes(TensorBase)  # (isinstance would ask each object, which may be a stand-in that warns)
+        found = [t for t in gc.get_objects() if type(t) in kinds or t is self.mark]
+        if self.mark is None or not any(t is self.mark for t in found):
+            if gc.get_freeze_count():
+                gc.unfreeze()
+                found = [t for t in gc.get_objects() if type(t) in kinds]
+                gc.freeze()
+                self.hidden = list(map(weakref.ref, found))
+            self.mark = _Mark()
+        found += [t for ref in self.hidden if (t := ref()) is not None]
+        return [t for t in found if type(getattr(t, "_data", None)) is np.ndarray and not is_constant(t)]
+
+
+class _Mark:
+    """An object that gc lists."""
+
+
+_LIVING = _Living()
 
 
 def _classes(base: type) -> set[type]:

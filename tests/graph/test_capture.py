@@ -77,17 +77,23 @@ def test_what_is_bound_is_read_anew() -> None:
 
 
 def test_tensors_that_were_frozen_are_bound_too() -> None:
-    shift = ferro.ones(2)
     frozen = gc.get_freeze_count()
-    gc.freeze()
     try:
-        graph = capture(lambda x: x + shift, ferro.ones(2))
-        assert gc.get_freeze_count()
+        for number in (1.0, 2.0):  # a second freeze() is noticed as the first one is
+            shift = ferro.full((2,), number)
+            gc.freeze()
+            first = capture(lambda x, shift=shift: x + shift, ferro.ones(2))
+            count = gc.get_freeze_count()
+            later = ferro.zeros(2)
+            graph = capture(lambda x, shift=shift, later=later: x + shift + later, ferro.ones(2))
+            assert gc.get_freeze_count() <= count  # without another freeze() nothing more is frozen
+            assert len(first.bound) == 1
+            assert len(graph.bound) == 2
+            shift.fill_(3.0)
+            assert graph.interpret(ferro.ones(2))[0].tolist() == [4.0, 4.0]
     finally:
         if not frozen:
             gc.unfreeze()
-    shift.fill_(3.0)
-    assert graph.interpret(ferro.ones(2))[0].tolist() == [4.0, 4.0]
 
 
 def test_running_statistics_move_in_each_replay() -> None:
