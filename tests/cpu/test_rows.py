@@ -11,6 +11,7 @@ from ferro import cpu
 from ferro.cpu.kernels import recurrent
 from ferro.cpu.kernels.common import SMALL
 from ferro.native import threads
+from ferro.native.readiness import get
 from tests.configuration import with_kernels, with_tiles
 
 LENGTHS = (*range(1, 36), 47, 63, 64, 65, 103, 127, 128, 129, 511, 512, 513, 1000, 2048, 2049, 5000)
@@ -145,3 +146,26 @@ def test_sequences_of_an_lstm_shared_by_threads(monkeypatch, counts):
     i, f, g, o = np.split(gates[slices[0]] + h[: counts[0]] @ w.T, 4, axis=1)
     cell = c[: counts[0]] / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
     assert np.allclose(found[0][5][slices[0]], np.tanh(cell) / (1 + np.exp(-o)), atol=math.sqrt(hidden) * 1e-6)
+
+
+@with_kernels
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("columns", [4, 7, 16, 24, 33])
+def test_where_the_result_lies_does_not_change_the_numbers(columns: int, rows: int, dtype: str) -> None:
+    """LLVM asks whether arrays lie apart, and might add in another order where they are near."""
+    memory = np.zeros(1024, dtype)
+    x = memory[300 : 300 + rows * columns].reshape(rows, columns)
+    x[...] = np.random.default_rng(0).standard_normal(x.shape)
+    found = set()
+    for start in (
+        0,
+        *range(300 - 3 * columns - 40, 300 - 3 * columns),
+        *range(300 + 3 * columns, 340 + 3 * columns),
+        800,
+    ):
+        out = memory[start : start + x.size].reshape(x.shape)
+        get("softmax")(x, out)
+        found.add(out.tobytes())
+        out[...] = 0
+    assert len(found) == 1

@@ -96,11 +96,12 @@ _by_registers: Any = in_llvm(_exponentials)
 
 @reduction
 def _exp_into(x, top, out):
+    for j in range(x.size):
+        out[j] = exp(x[j] - top)
+    # (In a loop of its own: where one writes, LLVM adds in another order if the arrays lie close to each other.)
     total = x.dtype.type(0)
     for j in range(x.size):
-        e = exp(x[j] - top)
-        out[j] = e
-        total += e
+        total += out[j]
     return total
 
 
