@@ -98,7 +98,7 @@ _by_registers: Any = in_llvm(_exponentials)
 def _exp_into(x, top, out):
     for j in range(x.size):
         out[j] = exp(x[j] - top)
-    # (In a loop of its own: where one writes, LLVM adds in another order if the arrays lie close to each other.)
+    # (In a loop of its own: where one writes, LLVM may add in another order for arrays that lie close to each other.)
     total = x.dtype.type(0)
     for j in range(x.size):
         total += out[j]
