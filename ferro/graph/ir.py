@@ -3,7 +3,7 @@
 Note [Graphs].  A node calls a function by its name (functions.py) with arguments, in which values, tuples of values and
 literals stand where arrays and parameters stood. Nodes are kept in the order in which eager ran them, and replay runs
 them in that order on real arrays: a view is a view again, and a write is a write. So what a graph gives with writes in it is
-right without any analysis; what moves or removes nodes (passes.py) leaves writes, and what they may reach, alone.
+right without any analysis; what moves or removes nodes (passes/) leaves writes, and what they may reach, alone.
 """
 
 from __future__ import annotations
