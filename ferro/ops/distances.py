@@ -124,7 +124,7 @@ def _at_least(size: Any, eps: float) -> Any:
     """The norm, at least eps in value, with the norm's derivative."""
     a = size._data
     if perhaps(a < eps):
-        missing = backend.xp_of(a).where(a < eps, np.asarray(eps, a.dtype) - a, np.zeros((), a.dtype))
+        missing = backend.xp_of(a).where(a < eps, a.dtype.type(eps) - a, a.dtype.type(0))
         size = size + wrap(missing)
     return size
 
