@@ -1,16 +1,17 @@
-"""compile and what controls it, as far as it has a meaning without a compiler: functions and modules run as they are written.
+"""compile and what controls it: when functions are captured, what is left out, and whether one is being captured now.
 
-Graphs will stand behind `compile`; until then it checks its arguments, says once that nothing is compiled, and gives the
-function itself.  A module is given as PyTorch gives it, behind an `OptimizedModule`, because programs depend on the names
-of its parameters (``_orig_mod.weight``).
+A module is given as PyTorch gives it, behind an `OptimizedModule`, because programs depend on the names of its parameters
+(``_orig_mod.weight``).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ferro._compiling import BACKENDS, DEFAULT, EAGER, compile, compiled, known
+from ferro._compiling import BACKENDS, DEFAULT, EAGER, GENERATION, STANCE, Calls, compile, compiled, known
+from ferro.core.captures import CAPTURES, capturing
 from ferro.nn.modules.module import Module
 
 __all__ = [
@@ -39,15 +40,25 @@ class OptimizedModule(Module):
     Keys of its state_dict begin with "_orig_mod.", as PyTorch's do.
     """
 
-    def __init__(self, mod: Module, dynamo_ctx: Any = None) -> None:
+    def __init__(self, mod: Module, calls: Any = None) -> None:
         super().__init__()
         if isinstance(mod, OptimizedModule):
             mod = mod._orig_mod
+            if calls is not None:
+                calls.fn = mod
         Module.__setattr__(self, "_orig_mod", mod)
+        self.__dict__["_calls"] = calls if isinstance(calls, Calls) else None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes, hooks included."""
-        return self._orig_mod(*args, **kwargs)
+        calls = self.__dict__["_calls"]
+        return self._orig_mod(*args, **kwargs) if calls is None else calls(*args, **kwargs)
+
+    def explain(self) -> Any:
+        """What became of the calls so far: captures, replays, and why calls ran as written."""
+        if self.__dict__["_calls"] is None:
+            raise RuntimeError('explain: this module was compiled with backend="eager", which captures nothing')
+        return self._calls.captures().explain()
 
     def __len__(self) -> int:
         module: Any = self._orig_mod
@@ -56,7 +67,8 @@ class OptimizedModule(Module):
         raise TypeError(f"{type(module).__name__} does not support len()")
 
     def __reduce__(self) -> Any:
-        return OptimizedModule, (self._orig_mod,)
+        calls = self.__dict__["_calls"]
+        return OptimizedModule, (self._orig_mod, None if calls is None else Calls(self._orig_mod, calls.given))
 
     @property
     def training(self) -> bool:  # type: ignore[override]  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -95,16 +107,38 @@ class OptimizedModule(Module):
 compiled.register(Module, OptimizedModule)
 
 
-# -------------------------------------------------------------------- marks for a compiler: they change nothing
+def _captures(*given: Any) -> Any:
+    from ferro.graph.compiled import Compiled
+
+    return Compiled(*given)
+
+
+Calls.make = staticmethod(_captures)
+
+
+# -------------------------------------------------------------------- marks
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function itself, which a compiler would leave alone; without one, a decorator."""
+    """The function, which no graph holds: a compiled function that calls it runs as it is written. Without one, a decorator.
+
+    Of a module that `compile` gave, the module itself.
+    """
     if fn is None:
         return lambda fn: disable(fn, recursive, reason=reason)
     if not callable(fn):
         raise AssertionError("fn must be callable")
-    return fn._orig_mod if isinstance(fn, OptimizedModule) else fn
+    if isinstance(fn, Module):
+        return fn._orig_mod if isinstance(fn, OptimizedModule) else fn
+
+    @functools.wraps(fn)
+    def left_alone(*args: Any, **kwargs: Any) -> Any:
+        if CAPTURES and (capture := capturing()) is not None:
+            why = f" ({reason})" if reason else ""
+            capture.refuse(f"{getattr(fn, '__qualname__', 'a function')} is left alone by ferro.compiler.disable{why}")
+        return fn(*args, **kwargs)
+
+    return left_alone
 
 
 def allow_in_graph(fn: Any) -> Any:
@@ -126,20 +160,21 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def reset() -> None:
-    """Forgets what was compiled: nothing was."""
+    """Drops all captures of all compiled functions."""
+    GENERATION[0] += 1
 
 
 # -------------------------------------------------------------------- questions and switches
 
 
 def is_compiling() -> bool:
-    """Whether this call is being compiled: never."""
-    return False
+    """Whether a graph is being captured of what runs here."""
+    return bool(CAPTURES) and capturing() is not None
 
 
 def is_dynamo_compiling() -> bool:
-    """Whether this call is being read by a compiler: never."""
-    return False
+    """The same as `is_compiling`."""
+    return is_compiling()
 
 
 def is_exporting() -> bool:
@@ -171,9 +206,19 @@ def get_default_backend() -> str:
 
 
 class set_stance:
-    """When compiled functions are compiled: never, whatever is said; also a context manager and a decorator.
+    """When functions are captured, from now on; also a context manager and a decorator, for what runs inside.
 
-    Stances are checked (RuntimeError), and nothing depends on them.
+    "default"; "force_eager": all run as they are written; "eager_on_recompile": what no graph fits runs as it is written, and is not
+    captured again; "fail_on_recompile": RuntimeError then; "aot_eager_then_compile": as "default". RuntimeError for another stance.
+
+    Example::
+
+        >>> import ferro
+        >>> f = ferro.compile(lambda x: x + 1)
+        >>> with ferro.compiler.set_stance("force_eager"):
+        ...     y = [f(ferro.zeros(1)) for _ in range(3)]
+        >>> f.explain().replays
+        0
     """
 
     def __init__(
@@ -185,13 +230,21 @@ class set_stance:
             raise RuntimeError(f"set_stance: invalid stance {stance!r}; it is one of {', '.join(_STANCES)}")
         if force_backend is not None:
             known(force_backend)
-        self.stance = stance
+        self.stance, self.before = stance, STANCE[0]
+        STANCE[0] = stance
 
     def __call__(self, fn: Callable) -> Callable:
-        return fn
+        STANCE[0] = self.before
+
+        @functools.wraps(fn)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with set_stance(self.stance):
+                return fn(*args, **kwargs)
+
+        return run
 
     def __enter__(self) -> None:
-        pass
+        STANCE[0] = self.stance
 
     def __exit__(self, *exc: object) -> None:
-        pass
+        STANCE[0] = self.before

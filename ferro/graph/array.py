@@ -59,16 +59,11 @@ class Traced:
     def __repr__(self) -> str:
         return f"Traced(shape={list(self.shape)}, dtype={self.dtype})"
 
-    def item(self, *args: Any, **kwargs: Any) -> Any:
-        """Raises: a number would be baked in."""
-        return self.recorder.refuse_number(self)
-
-    tolist = __float__ = __int__ = __complex__ = __index__ = tobytes = __bool__ = __array__ = item
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or not hasattr(np.ndarray, name):
             raise AttributeError(name)
-        return self.recorder.refuse(f"the method {name}() of arrays is called outside of an operation")
+        self.recorder.refuse(f"the method {name}() of arrays is called outside of an operation")
+        return getattr(self.near, name)
 
     def __getitem__(self, key: Any) -> Any:
         return called("array.getitem", ARRAY["getitem"], self, key)
@@ -83,6 +78,7 @@ class Traced:
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         if method != "__call__" or kwargs:
             self.recorder.refuse(f"numpy.{ufunc.__name__}{'' if method == '__call__' else f'.{method}'} with options")
+            return getattr(ufunc, method)(*_near(args), **{k: _near(v) for k, v in kwargs.items()})
         return called(f"numpy.{ufunc.__name__}", ufunc, *args)
 
     def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
@@ -92,7 +88,8 @@ class Traced:
             return called("xp.write_", cpu.write_, *args)
         if function.__name__ in FUNCTIONS and getattr(np, function.__name__) is function:
             return called(f"numpy.{function.__name__}", function, *args, **kwargs)
-        return self.recorder.refuse(f"numpy.{function.__name__} is called outside of an operation")
+        self.recorder.refuse(f"numpy.{function.__name__} is called outside of an operation")
+        return function(*_near(args), **{k: _near(v) for k, v in kwargs.items()})
 
 
 _OF_SHAPES = (
@@ -177,6 +174,23 @@ def _reflected(name: str) -> Any:
     return lambda x, y: called(f"array.{name}", function, y, x)
 
 
+def _number(name: str) -> Any:
+    """A method that gives numbers, which would be baked in: it raises, or ends the capture; see Recorder.end."""
+
+    def method(self: Traced, *args: Any, **kwargs: Any) -> Any:
+        self.recorder.refuse_number(self)
+        return getattr(self.near, name)(*args, **kwargs)
+
+    return method
+
+
+for _name in (
+    "item",
+    "tolist",
+    "tobytes",
+    *(f"__{n}__" for n in ("float", "int", "complex", "index", "bool", "array")),
+):
+    setattr(Traced, _name, _number(_name))
 for _name in (*BINARY, *COMPARED, *UNARY):
     setattr(Traced, f"__{_name}__", _method(_name))
 for _name in BINARY:

@@ -13,7 +13,7 @@ in eager. It has the same inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple, NoReturn
 
@@ -57,6 +57,10 @@ class Gradient:
     captured_outputs: list[int]
     gradients: list[int | None]
     real_outputs: int
+    counts: list[int]
+    short: Any = None  # of a call (calls.py): the backward that runs, and the call of it
+    call: Any = None
+    recorded: Callable[[], Gradient]
     _passed: tuple[list[Value], list[Value]]  # what `backward` takes, as values of the graph that was differentiated
 
     def __init__(self, completed: dict[Value, Completed]) -> None:
@@ -75,11 +79,14 @@ class Gradient:
         return optimised_pair(self, passes, fast_math, debug)
 
 
-def differentiate(graph: Any, f: Any, wrt: Any) -> Gradient:
-    """See Graph.differentiate."""
+def differentiate(graph: Any, f: Any, wrt: Any, apart: bool = False) -> Gradient:
+    """See Graph.differentiate. apart: the contributions to each gradient, in eager's order, instead of their sum.
+
+    Of those, `counts` says how many there are for each of `wrt`, and ``recorded()`` is the same of operations, which can be differentiated.
+    """
     if graph.again is not None:
         twin = graph.again()
-        return differentiate(twin, _in_twin(graph, twin, f), _in_twin(graph, twin, wrt))
+        return differentiate(twin, _in_twin(graph, twin, f), _in_twin(graph, twin, wrt), apart)
     _refuse_writes(graph)
     fs = _chosen_f(graph, f)
     for v, history in zip(graph.outputs, graph.histories, strict=True):
@@ -87,22 +94,30 @@ def differentiate(graph: Any, f: Any, wrt: Any) -> Gradient:
             made = f"'{v.node.function}' at {v.node.line}" if v.node is not None else "an input"
             raise NotImplementedError(f"differentiate: f {v!r}, {made}, has its history from {FROM_ELSEWHERE}")
     wrts = _chosen_wrt(graph, wrt)
-    sweep = Sweep(graph, fs, wrts)
+    sweep = Sweep(graph, fs, wrts, apart)
     with np.errstate(all="ignore"):
         sweep.run()
-        found = [sweep.total(v) for v in wrts]
+        found = _found(sweep, wrts)
     gradient = _assembled(graph, fs, wrts, sweep, found, None)
 
     @cache
     def again() -> Gradient:
         """The same with operations in the place of the steps of formulas, which can be differentiated again."""
-        with RecordedSweep(graph, fs, wrts) as twin, np.errstate(all="ignore"):
+        with RecordedSweep(graph, fs, wrts, apart) as twin, np.errstate(all="ignore"):
             twin.run()
-            return _assembled(graph, fs, wrts, twin, [twin.total(v) for v in wrts], gradient)
+            return _assembled(graph, fs, wrts, twin, _found(twin, wrts), gradient)
 
+    gradient.recorded = again
     gradient.joint.again = lambda: again().joint
     gradient.backward.again = lambda: again().backward
     return gradient
+
+
+def _found(sweep: Any, wrts: list[Value]) -> list:
+    """The gradients by `wrts`, or the contributions to them one after the other."""
+    if not sweep.apart:
+        return [sweep.total(v) for v in wrts]
+    return [part for v in wrts for part in sweep.parts.get(v, [])]
 
 
 def _in_twin(graph: Any, twin: Any, which: Any) -> Any:
@@ -231,6 +246,7 @@ def _assembled(graph: Any, fs: list, wrts: list, sweep: Any, found: list, like: 
         inputs, values, copies, [made[v] for v in (*graph.outputs, *own)], [*graph.histories, *histories]
     )
     places = iter(range(len(own)))
+    gradient.counts = [len(sweep.parts.get(v, [])) for v in wrts]
     gradient.gradients = [None if g is None else next(places) for g in grads]
     gradient.real_outputs = len(graph.outputs)
     _split(graph, alive(nodes, own), own, histories, sweep, gradient, like)

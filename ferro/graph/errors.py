@@ -7,6 +7,10 @@ class CaptureError(RuntimeError):
     """A function does what a graph cannot hold: Python asks for a number, say. Names the line and what to do instead."""
 
 
+class ShapeError(ValueError):
+    """A replay gives an array of another shape than the capture: it depends on the data."""
+
+
 class GraphFormatError(ValueError):
     """A text or file is no graph: damaged, foreign, or made by a newer version."""
 

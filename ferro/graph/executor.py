@@ -15,6 +15,7 @@ import numpy as np
 
 from ferro.cpu.elementwise import function_of
 from ferro.elementwise import DECLARED
+from ferro.graph.errors import ShapeError
 from ferro.graph.functions import resolved
 from ferro.graph.ir import Node, Value
 from ferro.graph.state import TAKES_TENSORS
@@ -110,7 +111,7 @@ class Program:
             raise ValueError(f"'{node.function}' gave {len(made)} arrays, where the graph has {len(node.outputs)}")
         for value, array in zip(node.outputs, made, strict=True):
             if array.shape != value.shape or array.dtype != value.dtype:
-                raise ValueError(
+                raise ShapeError(
                     f"{value} = {node.function}: the capture saw {value.dtype}{list(value.shape)}, this run gives "
                     f"{array.dtype}{list(array.shape)}: the shape depends on the data"
                 )

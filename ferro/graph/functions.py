@@ -151,6 +151,21 @@ CHECKS: dict[str, Callable] = {"is_within": _is_within, "holds": _holds, "accept
 WRITERS = {"array.setitem": 1, "array.fill": 1, "xp.sgd_step": 2, "xp.adam_step": 4}
 
 
+# Operations and functions whose results have shapes that depend on the data.
+_OF_ANY_SHAPE = frozenset(("masked_select", "xp.masked_select", "xp.nonzero"))
+
+
+def has_any_shape(name: str, args: tuple) -> bool:
+    """Whether the shape of what a function gives depends on the data."""
+    return name in _OF_ANY_SHAPE or (name == "array.getitem" and any(a.dtype == np.bool_ for a in _arrays(args[1])))
+
+
+def _arrays(key: Any) -> list:
+    return [
+        k for k in (key if isinstance(key, (tuple, list)) else (key,)) if hasattr(k, "dtype") and hasattr(k, "shape")
+    ]
+
+
 class Effects(NamedTuple):
     """What a function does beside giving values. A pass may move, join or leave out a node only if this is `PURE`.
 

@@ -87,6 +87,7 @@ class Hooks:
             return False
         if type(g) is Rows or leaf.is_sparse:
             self.refuse("backward() gives a sparse gradient")
+            return False
         if record:
             self.grad_read(leaf)
             self.accumulating = True
@@ -136,6 +137,7 @@ class Hooks:
             data = t._data
         if type(data) is not Traced:
             self.refuse(f"a {type(t).__name__} of a {type(data).__name__} is kept")
+            return data
         self.keep(data.near)
         return data
 
@@ -154,6 +156,8 @@ class Hooks:
             return
         if any(b is None for b in before):
             self.refuse(f"{type(optimizer).__name__} changes a parameter that was made inside of the function")
+            step()
+            return
         grads = [p._meta.grad._data for p in params if p._meta is not None and p._meta.grad is not None]
         grads = [a for a in grads if type(a) is Traced and a.value is not None]
         with self.outside():
@@ -199,6 +203,8 @@ class Hooks:
             for t, array, changes in before:
                 if t._data is not array.near:
                     self.refuse(f"a tensor of shape {list(array.shape)} gets other memory")
+                if self.thread is None:  # (released)
+                    break
                 t._data = array
                 counted[id(t._counter)] = _changes(t) - changes
             for counter, n in counted.items():
@@ -208,11 +214,30 @@ class Hooks:
         grads = [t._meta.grad for t, _ in self.swapped if t._meta is not None and t._meta.grad is not None]
         return list({id(t): t for t in (*[t for t, _ in self.swapped], *grads)}.values())
 
+    def restore(self) -> Any:
+        """Gives tensors their real arrays; returns one that has another one now, which nobody said."""
+        moved = None
+        for t, array in self.swapped:
+            if t._data is array:
+                t._data = array.near
+            elif type(t._data) is Traced:
+                if t._data.near is not array.near and id(t) not in self.moved:
+                    moved = t
+                t._data = t._data.near
+            grad = None if t._meta is None else t._meta.grad
+            if grad is not None and type(grad._data) is Traced:
+                grad._data = grad._data.near
+        return moved
+
     # -- at the end ----------------------------------------------------------------------------------------------------
 
     def checks(self) -> list[Node]:
         """What a replay asks before all else."""
         return [self._of_tensor("check.has_grad", self.tensors[x], has) for x, has in self.found.items()]
+
+    def found_grads(self) -> list[tuple[Any, bool]]:
+        """The tensors of which Python asked whether they have a .grad, and whether they had one."""
+        return [(self.external[id(self.tensors[x])], has) for x, has in self.found.items()]
 
     def changes(self) -> list[Node]:
         """What counts the in-place changes that were made: one node for each version counter."""

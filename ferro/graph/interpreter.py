@@ -18,17 +18,16 @@ from ferro.linalg_errors import LinAlgError, Refused, raise_first
 
 def run(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
     """The arrays of a graph's outputs for these inputs, tensors or arrays (behind which may stand the bound ones)."""
-    tensors = _given(graph, given)
+    return execute(graph, _given(graph, given), on_node)
+
+
+def execute(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
+    """The same, for tensors (or arrays) of all inputs, each once, and bound values, that have been checked."""
     for held_object in graph.held:
         thing(held_object)
-    for value in graph.constants:
-        if value.array is None:
-            raise ValueError(
-                f"interpret: the constant {value} has no array: give it to Graph.parse, or load the graph from a file"
-            )
-        tensors.append(value.array.copy() if value.written else value.array)
-    arrays = [t._data if isinstance(t, TensorBase) else t for t in tensors]
     program = graph.program(on_node is not None)
+    tensors = [*given, *_constants(graph)] if graph.constants else given
+    arrays = [t._data if isinstance(t, TensorBase) else t for t in tensors]
     try:
         with np.errstate(all="ignore"):
             found = program.run(arrays, tensors, on_node)
@@ -38,7 +37,17 @@ def run(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
     return _results(graph, found, arrays)
 
 
-def _explain(program: Program, error: BaseException, tensors: list) -> None:
+def _constants(graph: Any) -> list:
+    """The arrays of constants, copies of those that the program writes into."""
+    for value in graph.constants:
+        if value.array is None:
+            raise ValueError(
+                f"interpret: the constant {value} has no array: give it to Graph.parse, or load the graph from a file"
+            )
+    return [value.array.copy() if value.written else value.array for value in graph.constants]
+
+
+def _explain(program: Program, error: BaseException, tensors: Sequence) -> None:
     """Say in which node an error arose. What has been written counts as changed, though the program ends; LAPACK's refusals get words."""
     i, held = program.where(error.__traceback__)
     if i < 0:
@@ -63,18 +72,28 @@ def _explain(program: Program, error: BaseException, tensors: list) -> None:
 
 def _results(graph: Any, found: list, given: list) -> list:
     """The outputs: none shows the memory of a constant, and those that are to own theirs (gradients) share it with nothing."""
-    constants = [v.array for v in graph.constants if not v.written]
+    constants = [v.array for v in graph.constants if not v.written] if graph.constants else ()
+    if OWN not in graph.histories:
+        if constants:
+            for i, array in enumerate(found):
+                if graph.histories[i] != CAPTURED and _shows(array, constants):
+                    found[i] = cpu.copy(array)
+        return found
     taken = {id(a) for a in (*given, *constants)}
     for i, (array, history) in enumerate(zip(found, graph.histories, strict=True)):
         if history == OWN:
             shared = array.base is not None or id(array) in taken
         else:
-            near = constants if history != CAPTURED else ()
-            shared = any(array is c or (array.base is not None and np.may_share_memory(array, c)) for c in near)
+            shared = history != CAPTURED and _shows(array, constants)
         if shared:
             found[i] = cpu.copy(array)
         taken.update((id(array), id(array.base)))
     return found
+
+
+def _shows(array: Any, constants: Sequence) -> bool:
+    """Whether an array shows the memory of a constant."""
+    return any(array is c or (array.base is not None and np.may_share_memory(array, c)) for c in constants)
 
 
 def _place(node: Node) -> str:

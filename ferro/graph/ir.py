@@ -14,7 +14,13 @@ from typing import Any
 from ferro.core.provenance import line_of
 
 INPUT, BOUND, CONSTANT, COMPUTED = "input", "bound", "constant", "computed"
-GRAD, FOREIGN, OWN, CAPTURED = "grad", "foreign", "own", "captured"  # what is said of outputs, see Graph
+GRAD, FOREIGN, OWN, CAPTURED, SPENT = (
+    "grad",
+    "foreign",
+    "own",
+    "captured",
+    "spent",
+)  # what is said of outputs, see Graph
 
 HELD = ("generator", "optimizer", "scheduler")  # kinds of objects of the program that nodes work with
 

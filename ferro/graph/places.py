@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from operator import attrgetter
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ferro.core.base import TensorBase
 from ferro.core.random import Generator
@@ -26,12 +26,16 @@ _STEPS: dict[str, Callable[[Any, Any], Any]] = {
     "cell": lambda o, key: o.__closure__[key].cell_contents,
     "global": lambda o, key: o.__globals__[key],
     "part": lambda o, key: getattr(o, key),
+    "class": lambda o, key: getattr(type(o), key),
     "grad": lambda o, _: o._meta.grad,
 }
 
 
 class Place:
-    """A step from an object to what it holds: `parent` is the place of that object, or None where the walk begins (at `key`)."""
+    """A step from an object to what it holds: `parent` is the place of that object, or None where the walk begins (at `key`).
+
+    kind: item, attribute (of its __dict__), cell, global, part (getattr), class (an attribute of its class), grad.
+    """
 
     __slots__ = ("key", "kind", "name", "parent")
 
@@ -52,18 +56,26 @@ class Place:
         return found
 
 
-def places(fn: Any, args: tuple, kwargs: dict) -> tuple[dict[int, list[Place]], dict[int, str]]:
-    """By the identity of tensors, where `fn` finds them when it is called with these arguments; and names for what it finds."""
+class Found(NamedTuple):
+    """What a walk found, by identity: the places of tensors, names, and of all other things that it entered one place."""
+
+    tensors: dict[int, list[Place]]
+    names: dict[int, str]
+    things: dict[int, tuple[Place, Any]]
+
+
+def places(fn: Any, args: tuple, kwargs: dict) -> Found:
+    """Where `fn` finds what it reaches when it is called with these arguments."""
     found: dict[int, list[Place]] = {}
     names: dict[int, str] = {}
-    seen: set[int] = set()
+    seen: dict[int, tuple[Place, Any]] = {}
     roots = [Place(None, "", thing) for thing in (kwargs, args, fn)]
     todo: list[tuple[Place, Any]] = [(place, place.key) for place in roots]
     while todo and len(seen) < _MOST:
         place, thing = todo.pop()
         if id(thing) in seen:
             continue
-        seen.add(id(thing))
+        seen[id(thing)] = place, thing
         for kind, key, inside in _inside(thing):
             named = thing.__code__.co_freevars[key] if kind == "cell" else key
             own = Place(place, kind, key, _name(place.name, kind, named))
@@ -75,7 +87,7 @@ def places(fn: Any, args: tuple, kwargs: dict) -> tuple[dict[int, list[Place]], 
                 todo.append((own, inside))
             if issubclass(type(inside), (Generator, LRScheduler, Optimizer)):
                 names.setdefault(id(inside), own.name)
-    return found, names
+    return Found(found, names, seen)
 
 
 def _name(before: str, kind: str, key: Any) -> str:

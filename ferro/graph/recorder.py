@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +10,10 @@ from ferro.core.provenance import at, caller
 from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
 from ferro.graph.executor import arrays_in
-from ferro.graph.functions import effects, is_effect
+from ferro.graph.functions import effects, has_any_shape, is_effect
 from ferro.graph.hooks import Hooks
 from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, strides_of
+from ferro.graph.living import untrace
 from ferro.graph.modules import innermost
 from ferro.graph.places import Place
 
@@ -22,8 +23,12 @@ REMEDIES = "compute with where() or masks of a fixed shape, or make this decisio
 class Recorder(Hooks):
     """What a capture has noted. It notes only what its own thread computes, until it is closed."""
 
-    def __init__(self, names: dict[int, str] | None = None) -> None:
+    def __init__(self, names: dict[int, str] | None = None, lenient: bool = False) -> None:
         super().__init__()
+        self.lenient = lenient
+        self.raises = not lenient
+        self.inputs: list[Any] = []  # the tensors of the inputs
+        self.reason: str | None = None  # why a lenient capture ended
         self.closed = False
         self.values: list[Value] = []  # inputs, bound values and constants
         self.nodes: list[Node] = []
@@ -36,23 +41,39 @@ class Recorder(Hooks):
 
     # -- refusals ------------------------------------------------------------------------------------------------------
 
-    def refuse(self, what: str) -> NoReturn:
-        """CaptureError: names the line that runs."""
-        raise CaptureError(
-            f"capture: {what}{at(caller(2))}. A graph cannot hold that yet; leave it outside of the capture."
-        )
+    def refuse(self, what: str) -> None:
+        """Ends the capture: names the line that runs. Nothing in another thread, which sees traced tensors, too."""
+        if not self.notes():
+            return
+        self.end(f"capture: {what}{at(caller(2))}. A graph cannot hold that yet; leave it outside of the capture.")
 
-    def refuse_number(self, array: Traced) -> NoReturn:
-        """CaptureError for Python that asks for a number."""
+    def refuse_number(self, array: Traced) -> None:
+        """Ends the capture: Python asks for a number."""
         self.living(array)
-        raise CaptureError(
+        if not self.notes():
+            return
+        self.end(
             f"capture: Python asks for the numbers of a tensor of shape {list(array.shape)}{at(caller(2))} (if t:, item(), tolist(), "
             f"numpy(), a shape that depends on the data). The next call has other numbers: {REMEDIES}."
         )
 
+    def end(self, why: str) -> None:
+        """Raises CaptureError. A lenient capture ends here instead, and the call goes on as eager's would."""
+        if self.raises:
+            raise CaptureError(why)
+        if self.reason is None:
+            self.reason = why
+        self.release()
+
+    def release(self) -> None:
+        """Nothing is noted any more: tensors have their real arrays again, and traced ones in nodes of the tape compute plainly."""
+        self.thread = None
+        self.restore()
+        untrace(self)
+
     def living(self, array: Traced) -> None:
         """CaptureError for an array that outlived its capture."""
-        if self.closed:
+        if self.closed and not self.lenient:
             node = None if array.value is None else array.value.node
             where = f" by '{node.function}' at {node.line}" if node is not None else ""
             raise CaptureError(
@@ -80,6 +101,11 @@ class Recorder(Hooks):
 
     def note(self, name: str, args: tuple, kwargs: dict, found: Any) -> Any:
         """Adds the node of a call that gave `found`; returns that with traced arrays in it."""
+        if self.thread is None:
+            return found
+        if self.lenient and has_any_shape(name, args):
+            self.refuse(f"the shape of what '{name}' gives depends on the data")
+            return found
         node = Node(name, self.converted(args), {k: self.converted(v) for k, v in kwargs.items()}, is_effect(name))
         if self.place is not None:
             node.location, node.module, node.of = self.place.location, self.place.module, self.of
@@ -104,6 +130,7 @@ class Recorder(Hooks):
             return type(found)([self._wrapped(node, f) for f in found])
         if found is not None:
             self.refuse(f"'{node.function}' gives a {type(found).__name__}, which is no array")
+            return found
         if not is_effect(node.function):
             node.absent |= 1 << (len(node.outputs) + node.absent.bit_count())
         return None

@@ -23,10 +23,11 @@ FROM_ELSEWHERE = "a custom Function, or from another part of the tape that is no
 
 
 class Sweep:
-    """A walk whose steps are functions of arrays, as in the engine."""
+    """A walk whose steps are functions of arrays, as in the engine. apart: contributions to `wrts` are not added up."""
 
-    def __init__(self, graph: Any, fs: list[Value], wrts: list[Value]) -> None:
+    def __init__(self, graph: Any, fs: list[Value], wrts: list[Value], apart: bool = False) -> None:
         self.graph, self.recorder = graph, Recorder()
+        self.apart = set(wrts) if apart else set()
         self.arrays: dict[Value, Any] = {}
         self.parts: dict[Value, list] = {}
         self.totals: dict[Value, Any] = {}
@@ -115,7 +116,8 @@ class Sweep:
         if type(gx) is Rows:
             raise NotImplementedError(f"differentiate: '{node.function}' at {node.line} has a sparse gradient")
         gx = conform(gx, value.shape, value.dtype, self.given.recorded)
-        self.parts[value] = self.joined(self.parts.get(value, []), gx)
+        parts = self.parts.get(value, [])
+        self.parts[value] = [*parts, gx] if value in self.apart else self.joined(parts, gx)
 
     def joined(self, parts: list, gx: Any) -> list:
         """Contributions with another one."""
@@ -139,9 +141,9 @@ class GivenTensors(Given):
 class RecordedSweep(Sweep):
     """A walk whose steps are operations on Tensors, as in a backward with create_graph; a context manager."""
 
-    def __init__(self, graph: Any, fs: list[Value], wrts: list[Value]) -> None:
+    def __init__(self, graph: Any, fs: list[Value], wrts: list[Value], apart: bool = False) -> None:
         self.tensors: dict[Value, Any] = {}
-        super().__init__(graph, fs, wrts)
+        super().__init__(graph, fs, wrts, apart)
         self.given = GivenTensors(self.array, self.tensor)
         self.watch = Watch(self.recorder)
 

@@ -8,41 +8,80 @@ by whatever way it computes, is noted, or raises: there is no list of functions 
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
-from typing import Any
+from types import NoneType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ferro.core import mode as _mode
 from ferro.core.base import TensorBase
 from ferro.core.captures import CAPTURES
-from ferro.core.operands import is_constant
+from ferro.core.node import Freed, Node, OutputRef
+from ferro.graph import living
 from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
-from ferro.graph.ir import BOUND, INPUT, Value
+from ferro.graph.ir import BOUND, INPUT, SPENT, Value
 from ferro.graph.modules import named
 from ferro.graph.places import places
+from ferro.graph.reading import Reading
 from ferro.graph.recorder import Recorder
 from ferro.graph.watch import Watch
 from ferro.native import locks
 from ferro.utils import _pytree
 
+GIVEN, MADE, KEPT = "given", "made", "kept"  # where results come from
+_KEPT = (NoneType, bool, int, float, complex, str, bytes)
 _TURN = locks.new()  # one capture at a time: it changes tensors that all threads see
 
 
 def trace(fn: Callable, args: tuple, kwargs: dict, seen: list | None = None) -> tuple:
     """What a Graph is made of, for ``fn(*args, **kwargs)``; `seen` gets, for each node, the arrays that it made."""
-    leaves, _ = _pytree.tree_flatten((args, kwargs))
-    given = [t for t in leaves if isinstance(t, TensorBase)]
-    recorder = Recorder(named(fn, args, kwargs))
+    reached = places(fn, args, kwargs)
+    recorder = Recorder({**reached.names, **named(fn, args, kwargs)})
     recorder.seen = seen
-    recorder.places, names = places(fn, args, kwargs)
-    for found, name in names.items():
-        recorder.names.setdefault(found, name)
-    with _TURN, _Capture(given, recorder) as running:
+    recorder.places = reached.tensors
+    with _TURN, _Capture(_tensors((args, kwargs)), recorder) as running:
         return running.parts(fn(*args, **kwargs))
+
+
+class Followed(NamedTuple):
+    """A call that was followed: what it gave, and why it is no graph (None: it is one), or else what the graph is made of."""
+
+    result: Any
+    reason: str | None
+    recorder: Any
+    guards: list
+    parts: tuple
+    origins: list  # of each result: ("value", number of an output), ("given", a tensor that was there before), ("constant", the thing)
+
+
+def follow(fn: Callable, args: tuple, kwargs: dict, strict: bool) -> Followed | None:
+    """Calls ``fn(*args, **kwargs)`` once, as eager would, and notes what it computes as long as a graph can hold it.
+
+    strict: CaptureError, where the call stands, as soon as it cannot. None, and nothing was called, if another capture runs.
+    """
+    reached = places(fn, args, kwargs)
+    recorder = Recorder({**reached.names, **named(fn, args, kwargs)}, lenient=True)
+    recorder.places, recorder.raises = reached.tensors, strict
+    if not _TURN.acquire(blocking=False):
+        return None
+    try:
+        reading = Reading(reached.things, recorder)
+        parts, origins = (), []
+        with _Capture(_tensors((args, kwargs)), recorder) as running:
+            with reading:
+                result = fn(*args, **kwargs)
+            if recorder.reason is None:
+                parts, origins = running.followed(result)
+        reading.done()
+    finally:
+        _TURN.release()
+    return Followed(result, recorder.reason, recorder, reading.guards, parts, origins)
+
+
+def _tensors(tree: Any) -> list:
+    return [t for t in _pytree.tree_leaves(tree) if isinstance(t, TensorBase)]
 
 
 class _Capture:
@@ -51,10 +90,11 @@ class _Capture:
     def __init__(self, given: list, recorder: Recorder) -> None:
         self.given, self.recorder = given, recorder
         self.inputs: list[Value] = []
+        recorder.inputs = given
 
     def __enter__(self) -> _Capture:
         recorder = self.recorder
-        alive = {id(t): t for t in _LIVING.tensors()}
+        alive = {id(t): t for t in living.tensors()}
         for t in self.given:
             if id(t) not in alive:
                 raise CaptureError(f"capture: an argument is a {type(t).__name__} whose array is no array of NumPy's")
@@ -71,26 +111,18 @@ class _Capture:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        moved = None
         recorder = self.recorder
-        for t, array in recorder.swapped:
-            if t._data is array:
-                t._data = array.near
-            elif type(t._data) is Traced:
-                if t._data.near is not array.near and id(t) not in recorder.moved:
-                    moved = t
-                t._data = t._data.near
-            grad = None if t._meta is None else t._meta.grad
-            if grad is not None and type(grad._data) is Traced:
-                grad._data = grad._data.near
+        moved = recorder.restore()
         CAPTURES.remove(recorder)
         _mode.pull(self)
         recorder.closed = True
         if moved is not None and exc[0] is None:
-            raise CaptureError(
+            recorder.end(
                 f"capture: the function gives a tensor of shape {list(moved._data.shape)} that was there before another shape (x.t_(), "
                 "x.set_(y)), which a graph cannot hold yet; use x.t(), or write into it with copy_() instead"
             )
+        if recorder.lenient:
+            recorder.release()
 
     def _describe(self, value: Value, t: Any) -> None:
         value.requires_grad = t._node is not None
@@ -113,9 +145,48 @@ class _Capture:
             [self._history(t) for t in found],
         )
 
+    def followed(self, result: Any) -> tuple:
+        """The same for results of any kind, each output once; and where each result comes from. Nothing if that is no graph's matter."""
+        recorder = self.recorder
+        before = {id(t): t for t, _ in recorder.swapped}
+        made: dict[int, int] = {}
+        tensors, origins = [], []
+        for x in _pytree.tree_leaves(result):
+            if id(x) in before:
+                recorder.converted(x._data)
+                origins.append((GIVEN, x))
+            elif isinstance(x, TensorBase):
+                if id(x) not in made:
+                    made[id(x)] = len(tensors)
+                    tensors.append(x)
+                origins.append((MADE, made[id(x)]))
+            elif isinstance(x, _KEPT):
+                origins.append((KEPT, x))
+            else:
+                recorder.end(f"capture: the function returns a {type(x).__name__}, which a replay could not make")
+                return (), []
+        self._refuse_views(tensors)
+        if recorder.reason is not None:
+            return (), []
+        return self.parts(tensors), origins
+
+    def _refuse_views(self, tensors: list) -> None:
+        """Ends the capture for results that show the memory of others, or of what was there before: to the tape they are views."""
+        near = [t._data.near for t in tensors if type(t._data) is Traced]
+        others = [array.near for _, array in self.recorder.swapped if array.value is not None]
+        for i, array in enumerate(near):
+            if any(np.may_share_memory(array, other) for other in (*near[:i], *others)):
+                self.recorder.end(
+                    f"capture: a result of shape {list(array.shape)} shares memory with an argument, a parameter or another result; "
+                    "return a copy (clone())"
+                )
+                return
+
     def _history(self, t: Any) -> str:
-        """ "grad" or "foreign" for a result with a history, else ""."""
+        """ "grad" or "foreign" for a result with a history ("spent" if a backward freed it), else ""."""
         found = self.recorder.watch.history_of(t)
+        if found == "grad" and self.recorder.lenient and _is_spent(t._node):
+            return SPENT
         return "foreign" if found == "leaf" else found
 
     def _output(self, t: Any) -> Value:
@@ -125,39 +196,15 @@ class _Capture:
         return self.recorder.converted(data if type(data) in (Traced, np.ndarray) else np.asarray(data))
 
 
-class _Living:
-    """What gc lists, and what gc.freeze() hides from that list.
-
-    To look at what is hidden it is unfrozen and frozen again, with all else that there is. What becomes garbage after that is
-    never collected, so it is done once for each freeze() of the program: then the mark, made behind the last one, is hidden too.
-    """
-
-    def __init__(self) -> None:
-        self.mark: Any = None
-        self.hidden: list[weakref.ref] = []
-
-    def tensors(self) -> list[Any]:
-        """All tensors of NumPy's arrays that exist and may change: not those that stand for Python's numbers."""
-        kinds = _classes(TensorBase)  # (isinstance would ask each object, which may be a stand-in that warns)
-        found = [t for t in gc.get_objects() if type(t) in kinds or t is self.mark]
-        if self.mark is None or not any(t is self.mark for t in found):
-            if gc.get_freeze_count():
-                gc.unfreeze()
-                found = [t for t in gc.get_objects() if type(t) in kinds]
-                gc.freeze()
-                self.hidden = list(map(weakref.ref, found))
-            self.mark = _Mark()
-        found += [t for ref in self.hidden if (t := ref()) is not None]
-        return [t for t in found if type(getattr(t, "_data", None)) is np.ndarray and not is_constant(t)]
-
-
-class _Mark:
-    """An object that gc lists."""
-
-
-_LIVING = _Living()
-
-
-def _classes(base: type) -> set[type]:
-    """A class and all that come from it."""
-    return {base}.union(*[_classes(c) for c in base.__subclasses__()])
+def _is_spent(node: Any) -> bool:
+    """Whether a backward freed a part of a history."""
+    todo, seen = [node], set()
+    while todo:
+        n = todo.pop()
+        n = n.node if type(n) is OutputRef else n
+        if isinstance(n, Node) and id(n) not in seen:
+            seen.add(id(n))
+            if type(n.saved) is Freed:
+                return True
+            todo += n.edges
+    return False

@@ -13,7 +13,6 @@ from ferro.core.node import OutputRef, next_sequence
 from ferro.core.op import Op
 from ferro.core.operands import is_constant
 from ferro.graph.array import Traced
-from ferro.graph.errors import CaptureError
 from ferro.graph.ir import Node
 
 
@@ -26,6 +25,8 @@ class Watch(Observer):
 
     def forward(self, op: Op, xs: tuple, params: tuple, mode: Any) -> Any:
         """Runs one operation."""
+        if self.recorder.thread is None:  # (released)
+            return watched(op, xs, params, mode)
         for x in xs:
             if x is not None:
                 self.writing(x)
@@ -67,7 +68,7 @@ class Watch(Observer):
     def backward(self, run: Any, node: Any, g: Any, rest: Any) -> list:
         """Runs the formulas of one node, which must have been recorded since the capture began."""
         if node.seq < self.begun:
-            raise CaptureError(
+            self.recorder.end(
                 f"capture: backward reaches '{node.name()}', which was recorded before the capture began; make that part of the "
                 "function"
             )

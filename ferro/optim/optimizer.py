@@ -322,6 +322,7 @@ def _stepped(self: Optimizer, step: Callable, args: tuple, kwargs: dict) -> Any:
     closure = args[0] if args else kwargs.get("closure")
     if closure is not None and not self._closure_first:
         capture.refuse(f"{type(self).__name__} evaluates a closure as often as it likes")
+        return step(self, *args, **kwargs)
     loss = run_closure(closure)
     capture.steps(self, functools.partial(step, self))
     return loss

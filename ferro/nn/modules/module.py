@@ -99,6 +99,7 @@ class Module(Conversions, State):
     _backward_hooks: OrderedDict[int, Callable[..., Any]]
     _backward_pre_hooks: OrderedDict[int, Callable[..., Any]]
     _modules: dict[str, Module | None]
+    _compiled_call_impl: Callable[..., Any] | None = None  # see compile(); copies and pickles are not compiled
     _is_full_backward_hook: bool | None  # which of the two kinds `_backward_hooks` holds; None while it holds none
 
     call_super_init: bool = False
@@ -160,13 +161,20 @@ class Module(Conversions, State):
             or _global_forward_pre_hooks
             or _global_backward_hooks
             or _global_backward_pre_hooks
+            or self._compiled_call_impl is not None
         ):
-            return call_with_hooks(self, args, kwargs)
+            return (self._compiled_call_impl or self._call_impl)(*args, **kwargs)
         return self.forward(*args, **kwargs)
+
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        return call_with_hooks(self, args, kwargs)
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles calls of this module, in place: see :func:`ferro.compile`, which takes the arguments."""
-        compile(self.__call__, *args, **kwargs)
+        self._compiled_call_impl = compile(self._call_impl, *args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: held for name, held in self.__dict__.items() if name != "_compiled_call_impl"}
 
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False

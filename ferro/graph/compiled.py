@@ -1,0 +1,211 @@
+"""compile: a function that is captured when it is called for the second time, and replayed from then on.
+
+Note [Compiled functions].  The call that is captured runs eagerly, for real, and what it gives is eager's; so no call runs
+the program's code twice, and a capture that fails costs nothing but its time. Later calls ask the guards of each capture
+(guards.py) and replay the first one whose guards hold. A signature is captured when it is seen for the second time, since
+programs begin their state in the first call; after so many captures the function runs as it is written, and says so once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ferro._compiling import GENERATION, STANCE
+from ferro.core import trees
+from ferro.core.captures import CAPTURES
+from ferro.core.notices import warn_once
+from ferro.graph.calls import Call
+from ferro.graph.errors import CaptureError, ShapeError
+from ferro.graph.graph import Graph
+from ferro.graph.guards import Check, layout_of, unusual
+from ferro.graph.tracing import GIVEN, MADE, Followed, follow
+
+_FERRO = str(Path(__file__).parents[1]) + "/"
+MOST = 8  # captures of a function
+
+
+def _depth() -> int:
+    """How far up from the function that asks the program is."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_FERRO):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+class Explanation(NamedTuple):
+    """What became of the calls of a compiled function.
+
+    - `graphs`: the captures; `replays`, `eager`: how many calls ran a graph, or ran as written
+    - `misses`: for each capture but the first, the guard of the last one that failed, with both values
+    - `fallbacks`: why calls were not captured, with the line
+    - `seconds`: spent on captures
+    """
+
+    graphs: list
+    replays: int
+    eager: int
+    misses: list
+    fallbacks: list
+    seconds: float
+
+    def __str__(self) -> str:
+        lines = [
+            f"{len(self.graphs)} captures in {self.seconds:.3f} s, {self.replays} calls replayed, {self.eager} ran as written"
+        ]
+        lines += [f"graph {i}: {g!r}" for i, g in enumerate(self.graphs)]
+        lines += [f"captured again: {m}" for m in self.misses]
+        lines += [f"not captured: {f}" for f in self.fallbacks]
+        return "\n".join(lines)
+
+
+class _Entry:
+    """One capture: its guards, and what to run when they hold."""
+
+    def __init__(self, followed: Followed, args: tuple, kwargs: dict) -> None:
+        inputs, values, nodes, outputs, histories = followed.parts
+        self.graph = Graph(inputs, values, nodes, outputs, histories)
+        self.call = Call(self.graph)
+        self.pure = not any(node.effect for node in self.graph.nodes)
+        leaves, structure = trees.flatten((args, kwargs))
+        check = self.guards = Check(leaves, structure)
+        for value in self.graph.bound:
+            check.bound(value)
+        for guard in followed.guards:
+            check.guard(guard)
+        for tensor, has in followed.recorder.found_grads():
+            check.has_grad(tensor, has)
+        self.check = check.function()
+        given = {id(t): i for i, t in enumerate(self._given(followed))}
+        self.origins = [(kind, given[id(x)] if kind == GIVEN else x) for kind, x in followed.origins]
+        self.structure = trees.flatten(followed.result)[1]
+        self.single = self.structure == trees.LEAF and self.origins[0][0] == MADE
+
+    def _given(self, followed: Followed) -> list:
+        """The tensors of the capture in the order of `call.given`."""
+        inputs = dict(zip(self.graph.inputs, followed.recorder.inputs, strict=True))
+        return [inputs.get(v, v.tensor) for v in self.call.given]
+
+    def run(self, tensors: tuple) -> Any:
+        """What the function gives for these inputs and bound values."""
+        made = self.call(tensors)
+        if self.single:
+            return made[0]
+        leaves = [made[x] if kind == MADE else tensors[x] if kind == GIVEN else x for kind, x in self.origins]
+        return trees.unflatten(self.structure, leaves)
+
+
+class Compiled:
+    """A function and its captures."""
+
+    def __init__(self, fn: Callable, name: str, fullgraph: bool = False, most: int | None = None) -> None:
+        self.fn, self.name, self.fullgraph = fn, name, fullgraph
+        self.most = MOST if most is None else most
+        self.generation = GENERATION[0]
+        self.forget()
+
+    def forget(self) -> None:
+        """Drops all captures."""
+        self.entries: list[_Entry] = []
+        self.seen: dict[Any, int] = {}
+        self.replays = self.eager = self.captured = 0
+        self.misses: list[str] = []
+        self.fallbacks: list[str] = []
+        self.seconds = 0.0
+        self.given_up = False
+
+    def __call__(self, args: tuple, kwargs: dict) -> Any:
+        if STANCE[0] != "force_eager":
+            for entry in self.entries:
+                found = entry.check(args, kwargs)
+                if type(found) is tuple:
+                    if CAPTURES or unusual() or self.generation != GENERATION[0]:
+                        break
+                    self.replays += 1
+                    try:
+                        return entry.run(found)
+                    except ShapeError as error:
+                        if not entry.pure:
+                            raise
+                        self.replays -= 1
+                        self._give_up(str(error))
+                        break
+        return self._other(args, kwargs)
+
+    def _other(self, args: tuple, kwargs: dict) -> Any:
+        """A call without a graph."""
+        if self.generation != GENERATION[0]:
+            self.forget()
+            self.generation = GENERATION[0]
+        stance = STANCE[0]
+        if stance == "force_eager" or self.given_up or CAPTURES or unusual():
+            return self._as_written(args, kwargs)
+        if stance == "fail_on_recompile" and self.entries:
+            raise RuntimeError(
+                f"{self.name}: no graph fits this call, and the stance is fail_on_recompile: {self._miss(args, kwargs)}"
+            )
+        if stance == "eager_on_recompile" and self.entries:
+            return self._as_written(args, kwargs)
+        if not self.fullgraph and not self._seen_before(args, kwargs):
+            return self._as_written(args, kwargs)
+        if len(self.entries) >= self.most:
+            self._give_up(f"it was captured {self.most} times, the last time because {self._miss(args, kwargs)}")
+            return self._as_written(args, kwargs)
+        return self._captured(args, kwargs)
+
+    def _as_written(self, args: tuple, kwargs: dict) -> Any:
+        self.eager += 1
+        return self.fn(*args, **kwargs)
+
+    def _seen_before(self, args: tuple, kwargs: dict) -> bool:
+        leaves, structure = trees.flatten((args, kwargs))
+        key = (structure, *[layout_of(x) if hasattr(x, "_data") else type(x) for x in leaves])
+        try:
+            count = self.seen[key] = self.seen.get(key, 0) + 1
+        except TypeError:  # (a key of a dictionary that has no hash)
+            return True
+        return count > 1
+
+    def _miss(self, args: tuple, kwargs: dict) -> str:
+        entry = self.entries[-1]
+        found = entry.check(args, kwargs)
+        return "" if type(found) is tuple else entry.guards.failures[found](args, kwargs)
+
+    def _captured(self, args: tuple, kwargs: dict) -> Any:
+        """One call, eagerly, and its graph for the next ones."""
+        begin = time.perf_counter()
+        miss = self._miss(args, kwargs) if self.entries else ""
+        followed = follow(self.fn, args, kwargs, self.fullgraph)
+        if followed is None:  # another thread captures
+            return self._as_written(args, kwargs)
+        reason = followed.reason
+        if reason is None:
+            try:
+                entry = _Entry(followed, args, kwargs)
+            except NotImplementedError as error:
+                reason = str(error)
+            else:
+                if self.entries:
+                    self.misses.append(miss)
+                self.entries.append(entry)
+        self.seconds += time.perf_counter() - begin
+        if reason is not None:
+            self.eager += 1
+            self._give_up(reason)
+        return followed.result
+
+    def _give_up(self, why: str) -> None:
+        """The function runs as it is written from now on, which is said once."""
+        if self.fullgraph:
+            raise CaptureError(f"{self.name}: {why}")
+        self.given_up = True
+        self.fallbacks.append(why)
+        warn_once(f"compile: {self.name} runs as it is written: {why}", stacklevel=_depth())
+
+    def explain(self) -> Explanation:
+        """What became of the calls so far."""
+        graphs = [entry.graph for entry in self.entries]
+        return Explanation(graphs, self.replays, self.eager, list(self.misses), list(self.fallbacks), self.seconds)
