@@ -153,7 +153,10 @@ def noted(
     if not recorder.notes():
         return function(*near, **more)  # (another thread's)
     recorder.before(name, some, near)
-    found = function(*near, **more)
+    with np.errstate(
+        all="ignore"
+    ):  # as in a replay; an operation that NumPy warns of would be called anew, by its steps
+        found = function(*near, **more)
     for a in args if itself else ():
         if type(a) is Traced and a.near is found:
             return a
