@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro.core import dtypes
+from ferro.core.named_formulas import NAMED, name_of
 from ferro.core.op import OPS, Op
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import HELD, Held, Value
@@ -58,6 +59,8 @@ def written(value: Any) -> str:
         return f"held({value.kind!r}, {value.name!r})"
     if isinstance(value, Op):
         return f"op({value.name!r})"
+    if callable(value) and (name := name_of(value)) is not None:
+        return f"formula({name!r})"
     if isinstance(value, tuple):  # (a Size, say)
         return written(tuple(value))
     raise TypeError(f"a parameter of type {kind.__name__} cannot be written as a literal: {value!r}")
@@ -101,6 +104,8 @@ def _called(name: str, args: list) -> Any:
         return Held(*args)
     if name == "op" and kinds == [str] and args[0] in OPS:
         return OPS[args[0]]
+    if name == "formula" and kinds == [str] and args[0] in NAMED:
+        return NAMED[args[0]]
     raise GraphFormatError(f"no parameter of a graph: {name}({', '.join(map(repr, args))})")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, unlike
+from ferro.core.named_formulas import named
 from ferro.core.op import Op
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, singular
@@ -56,6 +57,7 @@ def _difference(
     """An operation that reduces ``loss(xp, x - y, parameter)``, whose derivative by x is ``slope(xp, g, x - y,
     parameter)``; both are ``factor(parameter)`` times those that `kind` names: "square", "absolute" or "huber".
     """
+    loss, slope = named(f"{name}.loss", loss), named(f"{name}.slope", slope)
 
     def forward(xp: Any, x: Any, y: Any, /, reduction: str, parameter: float) -> Any:
         return xp.loss_of_difference(loss, kind, x, y, parameter, factor(parameter), reduction)
