@@ -5,6 +5,7 @@ A capture (ferro/graph/hooks.py) has `notes`, whether the calling thread is its 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 CAPTURES: list[Any] = []
@@ -13,3 +14,9 @@ CAPTURES: list[Any] = []
 def capturing() -> Any:
     """The capture that this thread runs; None if it runs none."""
     return next((capture for capture in CAPTURES if capture.notes()), None)
+
+
+def recomputing() -> AbstractContextManager:
+    """What a checkpoint runs its function in when it runs it again: a capture marks what is computed inside."""
+    capture = capturing() if CAPTURES else None
+    return nullcontext() if capture is None else capture.recomputing()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ferro.graph.ir import INPUT, Node, Value, replaced
 
-_OF_NODES = ("absent", "effect", "foreign", "location", "mask", "module", "of")
+_OF_NODES = ("absent", "again", "effect", "foreign", "location", "mask", "module", "of")
 _OF_VALUES = ("array", "index", "name", "places", "requires_grad", "strides", "tensor", "written")
 
 

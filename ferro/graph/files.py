@@ -13,7 +13,7 @@ import numpy as np
 from ferro.core.base import wrap
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import Value
-from ferro.graph.text import SMALL, constant_name, printed
+from ferro.graph.text import SMALL, constant_name, printed, with_layout
 from ferro.utils import safetensors
 
 _KEY = "ferro.graph"
@@ -60,4 +60,4 @@ def restored(value: Value, raw: Any) -> Any:
     """The array of a constant, of the bytes of a file."""
     if raw.dtype != np.uint8 or raw.size != math.prod(value.shape) * value.dtype.itemsize:
         raise GraphFormatError(f"the constant {value} has {raw.nbytes} bytes where it is stored")
-    return np.frombuffer(raw.tobytes(), value.dtype).reshape(value.shape).copy()
+    return with_layout(np.frombuffer(raw.tobytes(), value.dtype).reshape(value.shape), value)

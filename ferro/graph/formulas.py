@@ -17,7 +17,7 @@ from ferro.core.plan import argument_names
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.graph.array import called
 from ferro.graph.functions import gradient
-from ferro.graph.ir import Node, Value, c_order, replaced
+from ferro.graph.ir import Node, Value, in_memory, replaced
 
 
 def tensors_of(op: Op, node: Node) -> tuple:
@@ -104,15 +104,9 @@ def stand_in(value: Value) -> Any:
     """An array like a value's, of numbers at which no function of matrices fails: ones, and more on the diagonals."""
     if value.array is not None and not value.written:
         return value.array
-    strides = c_order(value.shape) if value.strides is None else value.strides
-    reach = [s * (n - 1) for s, n in zip(strides, value.shape, strict=True)] if 0 not in value.shape else []
-    first = -sum(r for r in reach if r < 0)
-    held = np.zeros(first + sum(r for r in reach if r > 0) + 1, value.dtype)
-    size = held.itemsize
-    out = np.lib.stride_tricks.as_strided(held[first:], value.shape, [s * size for s in strides])
-    if value.dtype.kind in "fcV":
-        held[...] = 1
-        if out.ndim > 1 and out.size and all(strides[-2:]):
-            i = np.arange(min(value.shape[-2:]))
-            out[..., i, i] += value.shape[-1]
+    floating = value.dtype.kind in "fcV"
+    out = in_memory(value.shape, value.strides, value.dtype, np.ones if floating else np.zeros)
+    if floating and out.ndim > 1 and out.size and all(out.strides[-2:]):
+        i = np.arange(min(value.shape[-2:]))
+        out[..., i, i] += value.shape[-1]
     return out

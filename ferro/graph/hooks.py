@@ -46,11 +46,22 @@ class Hooks:
         self.counts: dict[int, int] = {}  # by the identity of a version counter, the changes that no node is to count
         self.known: set[int] = set()  # the tensors of which the graph says what .grad they have
         self.accumulating = False
+        self.recomputation = self.recomputations = 0  # which one runs (0: none), how many there were
         self.found: dict[int, bool] = {}  # whether a tensor had a .grad when the function first asked
 
     def notes(self) -> bool:
         """Whether what runs now belongs to the capture."""
         return threading.get_ident() == self.thread
+
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Within, a checkpoint computes again what it has computed before."""
+        before, self.recomputations = self.recomputation, self.recomputations + 1
+        self.recomputation = self.recomputations
+        try:
+            yield
+        finally:
+            self.recomputation = before
 
     # -- random numbers ------------------------------------------------------------------------------------------------
 
@@ -128,6 +139,13 @@ class Hooks:
         if (before := self.tensors.get(id(x))) is not None:
             self.note("tensor.set_data", (before, self.escaping(y)), {}, None)
             self.moved.add(id(x))
+
+    def requires_grad_set(self, x: Any, flag: bool | None) -> None:
+        """``x.requires_grad_(flag)`` is said, or x.detach_() (None)."""
+        if (before := self.tensors.get(id(x))) is not None:
+            name = "tensor.detach" if flag is None else "tensor.set_requires_grad"
+            self.note(name, (before,) if flag is None else (before, flag), {}, None)
+            before.value.requires_grad = bool(flag)
 
     def escaping(self, t: Any) -> Traced:
         """The traced array of a tensor that outlives the graph: a constant is a new one in each replay then."""

@@ -11,7 +11,7 @@ from ferro import cpu
 from ferro.core.base import TensorBase
 from ferro.graph.executor import Program
 from ferro.graph.functions import resolved
-from ferro.graph.ir import CAPTURED, OWN, Node, Value, c_order, replaced
+from ferro.graph.ir import CAPTURED, OWN, Node, Value, c_order, copy_of, replaced
 from ferro.graph.state import thing
 from ferro.linalg_errors import LinAlgError, Refused, raise_first
 
@@ -44,7 +44,7 @@ def _constants(graph: Any) -> list:
             raise ValueError(
                 f"interpret: the constant {value} has no array: give it to Graph.parse, or load the graph from a file"
             )
-    return [value.array.copy() if value.written else value.array for value in graph.constants]
+    return [copy_of(value.array) if value.written else value.array for value in graph.constants]
 
 
 def _explain(program: Program, error: BaseException, tensors: Sequence) -> None:
@@ -77,7 +77,7 @@ def _results(graph: Any, found: list, given: list) -> list:
         if constants:
             for i, array in enumerate(found):
                 if graph.histories[i] != CAPTURED and _shows(array, constants):
-                    found[i] = cpu.copy(array)
+                    found[i] = copy_of(array)
         return found
     taken = {id(a) for a in (*given, *constants)}
     for i, (array, history) in enumerate(zip(found, graph.histories, strict=True)):
@@ -86,7 +86,7 @@ def _results(graph: Any, found: list, given: list) -> list:
         else:
             shared = history != CAPTURED and _shows(array, constants)
         if shared:
-            found[i] = cpu.copy(array)
+            found[i] = cpu.copy(array) if history == OWN else copy_of(array)
         taken.update((id(array), id(array.base)))
     return found
 

@@ -8,8 +8,10 @@ right without any analysis; what moves or removes nodes (passes/) leaves writes,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 from ferro.core.provenance import line_of
 
@@ -103,10 +105,13 @@ class Node:
     the path of the innermost module it ran in; `of` says to which forward node a backward node belongs (a number). Of an
     operation, `mask` has the bits of those tensors through which eager would send a gradient, and `foreign` of
     those whose history lies outside of the graph (a custom Function's). `absent` has the bits of results that are None.
+    `again` numbers the recomputation of a checkpoint that the node belongs to (0: none): it takes time to spare memory, so no pass
+    may put in its place what was computed before.
     """
 
     __slots__ = (
         "absent",
+        "again",
         "args",
         "effect",
         "foreign",
@@ -125,7 +130,7 @@ class Node:
         self.location: Any = None  # a location of provenance.py, or its text
         self.module = ""
         self.of: int | None = None
-        self.mask = self.foreign = self.absent = 0
+        self.mask = self.foreign = self.absent = self.again = 0
 
     @property
     def results(self) -> list[Value | None]:
@@ -198,3 +203,25 @@ def strides_of(array: Any) -> tuple | None:
     if array.flags.c_contiguous:
         return None
     return tuple([s // array.itemsize for s in array.strides])
+
+
+def in_memory(shape: tuple, strides: tuple | None, dtype: Any, make: Callable = np.empty) -> Any:
+    """A new array of `make` with these strides, in elements (None: C order): negative ones, gaps and repetitions included."""
+    if strides is None or 0 in shape:
+        return make(shape, dtype)
+    reach = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
+    first = -sum(r for r in reach if r < 0)
+    held = make(first + sum(r for r in reach if r > 0) + 1, dtype)
+    return np.lib.stride_tricks.as_strided(held[first:], shape, [s * held.itemsize for s in strides])
+
+
+def laid_out(array: Any, strides: tuple | None) -> Any:
+    """A copy of an array with these strides, in elements (None: C order)."""
+    out = in_memory(array.shape, strides, array.dtype)
+    out[...] = array
+    return out
+
+
+def copy_of(array: Any) -> Any:
+    """A copy of an array that lies in memory as it does."""
+    return laid_out(array, strides_of(array))

@@ -12,7 +12,7 @@ from ferro.graph.errors import CaptureError
 from ferro.graph.executor import arrays_in
 from ferro.graph.functions import effects, has_any_shape, is_effect
 from ferro.graph.hooks import Hooks
-from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, strides_of
+from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, copy_of, strides_of
 from ferro.graph.living import untrace
 from ferro.graph.modules import innermost
 from ferro.graph.places import Place
@@ -97,7 +97,7 @@ class Recorder(Hooks):
         """Constants in the memory of an array keep what they hold: each run has a copy of its own, for it is written into, or kept."""
         for value in self.constants.values():
             if not value.written and np.may_share_memory(array, value.array):
-                value.array, value.written = value.array.copy(), True
+                value.array, value.written = copy_of(value.array), True
 
     def note(self, name: str, args: tuple, kwargs: dict, found: Any) -> Any:
         """Adds the node of a call that gave `found`; returns that with traced arrays in it."""
@@ -112,6 +112,7 @@ class Recorder(Hooks):
         else:
             node.location = caller(3)
             node.module = innermost(self.names) if self.names else ""
+        node.again = self.recomputation
         self.nodes.append(node)
         made = self._wrapped(node, found)
         if self.seen is not None:
@@ -157,7 +158,7 @@ class Recorder(Hooks):
         value = self.constants.get(id(array))
         if value is None:
             value = self.constants[id(array)] = Value(CONSTANT, array.shape, array.dtype)
-            value.array = array
+            value.array, value.strides = array, strides_of(array)
             self.values.append(value)
         return value
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.functions import is_effect, resolved
-from ferro.graph.ir import CAPTURED, COMPUTED, CONSTANT, FOREIGN, GRAD, INPUT, OWN, Node, Value
+from ferro.graph.ir import CAPTURED, COMPUTED, CONSTANT, FOREIGN, GRAD, INPUT, OWN, Node, Value, laid_out, strides_of
 from ferro.graph.literals import array_of, array_text, dtype_name, dtype_of, read, written
 
 VERSION = "ferro graph 1"
@@ -29,7 +29,7 @@ _OUTPUT = re.compile(_TYPE)
 _TEXT = r"\"(?:[^\"\\]|\\.)*\""
 _NODE = re.compile(
     r"(?:((?:%\d+ \w+\[[^\]]*\](?:, )?)+) = )?([\w.]+)\((.*)\)( effect)?(?: without ([\d ]+))?"
-    rf"(?: by ([\d ]+))?(?: not ([\d ]+))?(?: of (\d+))?(?:  # ({_TEXT}))?"
+    rf"(?: by ([\d ]+))?(?: not ([\d ]+))?(?: of (\d+))?(?: again (\d+))?(?:  # ({_TEXT}))?"
 )
 _VALUE = re.compile(r"""%(\d+)|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
@@ -81,6 +81,14 @@ def constant_name(value: Value) -> str:
     return f"constant{value.number}"
 
 
+def with_layout(array: Any, value: Value) -> Any:
+    """A copy of an array that lies in memory as the text says of a constant; GraphFormatError where that cannot hold its numbers."""
+    out = laid_out(array, value.strides)
+    if out.tobytes() != array.tobytes():
+        raise GraphFormatError(f"the constant {value} has different numbers at one place of its memory")
+    return out
+
+
 def _number(text: str) -> Any:
     return (
         {"inf": np.inf, "-inf": -np.inf, "nan": np.nan}.get(text)
@@ -101,6 +109,7 @@ def _node(node: Node) -> str:
     line += (" effect" if node.effect else "") + _bits(" without ", node.absent)
     line += _bits(" by ", node.mask) + _bits(" not ", node.foreign)
     line += "" if node.of is None else f" of {node.of}"
+    line += f" again {node.again}" if node.again else ""
     return line + (f"  # {json.dumps(place)}" if place else "")
 
 
@@ -209,9 +218,9 @@ class _Reader:
             array = self.constants.get(ast.literal_eval(rest.removesuffix(")")))
             if array is not None and (array.shape != value.shape or array.dtype != value.dtype):
                 raise GraphFormatError(f"the constant {value} is {array.dtype}{list(array.shape)} where it is stored")
-            return array
+            return array if array is None or strides_of(array) == value.strides else with_layout(array, value)
         if kind == "bytes":
-            return array_of(ast.literal_eval(rest.removesuffix(")")), value.shape, value.dtype)
+            return with_layout(array_of(ast.literal_eval(rest.removesuffix(")")), value.shape, value.dtype), value)
         if value.shape != () or type(_number(text)) not in (int, float, bool):
             raise GraphFormatError(f"no constant: {text}")
         return np.asarray(_number(text), value.dtype)
@@ -226,6 +235,7 @@ class _Reader:
         by: Any,
         foreign: Any,
         of: Any,
+        again: Any,
         place: Any,
     ) -> None:
         resolved(function)
@@ -242,7 +252,7 @@ class _Reader:
             value = self._new(COMPUTED, *match.groups())
             value.node, value.index = node, len(node.outputs)
             node.outputs.append(value)
-        node.of = None if of is None else int(of)
+        node.of, node.again = None if of is None else int(of), int(again or 0)
         node.absent, node.mask, node.foreign = [
             sum(1 << min(int(i), 1000) for i in set((bits or "").split())) for bits in (without, by, foreign)
         ]

@@ -20,6 +20,7 @@ from ferro.autograd._observer import Observer
 from ferro.core import mode as _mode
 from ferro.core.apply import watched
 from ferro.core.base import version_of, wrap
+from ferro.core.captures import recomputing
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.graph_task import current_run
 from ferro.utils._checkpoint_inputs import _Arguments
@@ -193,7 +194,7 @@ class _Frame:
         args, kwargs = self.arguments.restored()
         sink = _Sink(self)
         mode = _mode.switched(grad=True, inference=False, cast=self.arguments.cast, pack=((sink, _same),))
-        with mode, self.arguments.random(), self.context, contextlib.suppress(_Stop):
+        with mode, self.arguments.random(), self.context, recomputing(), contextlib.suppress(_Stop):
             self.function(*args, **kwargs)
         if self.complete and self.check != "none":
             self._compare(sink.notes)

@@ -11,6 +11,7 @@ from ferro.autograd import Function
 from ferro.autograd.backward import backward as run_backward
 from ferro.core import mode as _mode
 from ferro.core.base import TensorBase
+from ferro.core.captures import recomputing
 from ferro.core.graph_task import current_run
 from ferro.core.history import history
 from ferro.tensor import Tensor
@@ -167,7 +168,7 @@ class CheckpointFunction(Function):
         for place, t in zip(ctx.places, ctx.saved_tensors, strict=True):
             inputs[place] = t
         detached = detach_variable(tuple(inputs))
-        with _mode.switched(grad=True, cast=ctx.arguments.cast), ctx.arguments.random():
+        with _mode.switched(grad=True, cast=ctx.arguments.cast), ctx.arguments.random(), recomputing():
             outputs = ctx.run_function(*detached)
         outputs = outputs if isinstance(outputs, tuple) else (outputs,)
         pairs = [

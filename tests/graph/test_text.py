@@ -117,3 +117,53 @@ def test_parameters_without_a_literal_are_named() -> None:
         TypeError, match=r"'exp' at .*test_text\.py.* a parameter of type object cannot be written as a literal"
     ):
         str(graph)
+
+
+LAYOUTS = {
+    "transposed": lambda a: a.T,
+    "with gaps": lambda a: a[:, ::2],
+    "backwards": lambda a: a[::-1],
+    "expanded": lambda a: np.lib.stride_tricks.as_strided(a, a.shape, (0, 4)),
+    "small": lambda a: a[:2, :2].T,
+    "one column": lambda a: a[:, 1:2],
+}
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["read", "written"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_constants_keep_their_layout(name: str, written: bool, tmp_path: Path) -> None:
+    layout = LAYOUTS[name](np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32))
+    if written and 0 in layout.strides:
+        pytest.skip("memory that stands for several elements is not written into")
+
+    def function(x: Any) -> Any:
+        table = ferro.from_numpy(layout)
+        if written:
+            table[0] = 7.0
+        return table.sum(1), table * x, table
+
+    before = layout.strides
+    graph = capture(function, ferro.ones(1))
+    path = tmp_path / "graph.safetensors"
+    graph.save(path)
+    parsed = Graph.parse(str(graph), {f"constant{v.number}": v.array for v in graph.constants})
+    x = ferro.tensor([0.1])
+    want = function(x)
+    for found in (graph, parsed, Graph.load(path)):
+        got = found.interpret(x)
+        assert str(found) == str(graph)
+        assert [t.stride() for t in got] == [t.stride() for t in want]
+        assert all(g._data.tobytes() == w._data.tobytes() for g, w in zip(got, want, strict=True))
+    assert layout.strides == before
+    if layout.size:
+        assert f"; {', '.join(str(s // 4) for s in before)}]" in str(graph)
+
+
+def test_a_layout_that_cannot_hold_the_numbers_is_refused() -> None:
+    table = np.lib.stride_tricks.as_strided(np.float32([1.0, 2.0]), (2, 2), (0, 4))
+    source = str(capture(lambda x: x * ferro.from_numpy(table), ferro.ones(1)))
+    assert "float32[2, 2; 0, 1] = bytes(" in source
+    with pytest.raises(GraphFormatError, match="has different numbers at one place of its memory"):
+        Graph.parse(source.replace("[2, 2; 0, 1]", "[2, 2; 1, 0]"))
+    with pytest.raises(GraphFormatError, match="line 3"):
+        Graph.parse(source.replace("[2, 2; 0, 1]", "[2, 2; 1, 99999999999999999999]"))

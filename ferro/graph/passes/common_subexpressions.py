@@ -17,8 +17,8 @@ LARGE = 1 << 20  # bytes of constants that are not compared
 def common_subexpressions(program: Any) -> int:
     """Joins equal nodes and equal constants; returns how many there are fewer.
 
-    Nodes in whose operands something was written in between are not equal, and two results stay two pieces of memory if somebody
-    writes into one of them, or the caller gets both.
+    Nodes in whose operands something was written in between are not equal, nor is what a checkpoint computes again. Two results
+    stay two pieces of memory if somebody writes into one of them, or the caller gets both.
     """
     memory, geometry = Memory(program), Geometry()
     count = _constants(program)
@@ -50,7 +50,7 @@ def _key(node: Node) -> str | None:
         given = [written(a) for a in node.args] + [f"{k}={written(a)}" for k, a in sorted(node.kwargs.items())]
     except TypeError:
         return None
-    return f"{node.function}({', '.join(given)}) {node.absent}"
+    return f"{node.function}({', '.join(given)}) {node.absent} {node.again}"
 
 
 def _equal(memory: Memory, first: Node, node: Node, certain: bool) -> bool:
@@ -74,9 +74,11 @@ def _constants(program: Any) -> int:
     known: dict[tuple, Value] = {}
     for value in program.constants:
         array = value.array
-        if value.written or array is None or array.nbytes > LARGE or not array.flags.c_contiguous:
+        if value.written or array is None or array.nbytes > LARGE:
             continue
-        first = known.setdefault((array.shape, array.dtype.str, str(array.dtype), array.tobytes()), value)
+        first = known.setdefault(
+            (array.shape, value.strides, array.dtype.str, str(array.dtype), array.tobytes()), value
+        )
         if first is not value:
             program.replace(value, first)
             count += 1

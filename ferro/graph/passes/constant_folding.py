@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.graph.executor import arrays_in
 from ferro.graph.functions import resolved
-from ferro.graph.ir import CONSTANT, Node, Value, replaced
+from ferro.graph.ir import CONSTANT, Node, Value, copy_of, replaced, strides_of
 from ferro.graph.passes.memory import RESULT, Memory
 
 MOST = 1 << 20  # bytes of a result; a greater one must not be greater than what it is made of
@@ -17,7 +17,7 @@ MOST = 1 << 20  # bytes of a result; a greater one must not be greater than what
 def constant_folding(program: Any) -> int:
     """Computes what depends on no input and no bound value; returns how many nodes there are fewer.
 
-    Results that do not lie in C order stay nodes, because constants do in a file, and so does what is written into.
+    What is written into stays a node.
     """
     memory = Memory(program)
     kept = []
@@ -41,18 +41,16 @@ def _folded(program: Any, node: Node, memory: Memory) -> list | None:
         return None
     if any(memory.written(v) or _is_seen_twice(program, v, memory) for v in node.outputs):
         return None
-    if any(v.strides is not None for v in node.outputs):
-        return None
     size = sum(_bytes(v) for v in node.outputs)
     if size > max(MOST, sum(_bytes(v) for v in dict.fromkeys(operands))):
         return None
     args, kwargs = replaced((node.args, node.kwargs), lambda v: v.array)
     try:
         with np.errstate(all="ignore"):
-            made = [a.copy() for a in arrays_in(resolved(node.function)(*args, **kwargs))]
+            made = [copy_of(a) for a in arrays_in(resolved(node.function)(*args, **kwargs))]
     except Exception:  # noqa: BLE001 (whatever it raises, a replay raises it)
         return None
-    if [(a.shape, a.dtype) for a in made] != [(v.shape, v.dtype) for v in node.outputs]:
+    if [(a.shape, a.dtype, strides_of(a)) for a in made] != [(v.shape, v.dtype, v.strides) for v in node.outputs]:
         return None
     return made
 

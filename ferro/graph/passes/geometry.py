@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.graph.executor import arrays_in
 from ferro.graph.functions import resolved
-from ferro.graph.ir import Node, Value, c_order, replaced
+from ferro.graph.ir import Node, Value, in_memory, replaced
 from ferro.graph.passes.memory import may_share
 
 
@@ -70,9 +70,4 @@ def _within(array: Any, whole: Any) -> bool:
 
 def unread(value: Value) -> Any:
     """An array like a value, in memory of its own that is not touched."""
-    strides = c_order(value.shape) if value.strides is None else value.strides
-    reach = [s * (n - 1) for s, n in zip(strides, value.shape, strict=True)] if 0 not in value.shape else []
-    first = -sum(r for r in reach if r < 0)
-    held = np.empty(first + sum(r for r in reach if r > 0) + 1, value.dtype)
-    size = held.itemsize
-    return np.lib.stride_tricks.as_strided(held[first:], value.shape, [s * size for s in strides])
+    return in_memory(value.shape, value.strides, value.dtype)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ferro.graph.copies import node_copy, value_copy
 from ferro.graph.functions import PURE, effects
-from ferro.graph.ir import CONSTANT, FOREIGN, GRAD, Node, Value, replaced
+from ferro.graph.ir import CONSTANT, FOREIGN, GRAD, Node, Value, replaced, strides_of
 
 
 class Program:
@@ -89,7 +89,7 @@ class Program:
     def constant(self, array: np.ndarray) -> Value:
         """A new constant."""
         value = Value(CONSTANT, array.shape, array.dtype)
-        value.array = array
+        value.array, value.strides = array, strides_of(array)
         self._number(value)
         self.constants.append(value)
         return value
