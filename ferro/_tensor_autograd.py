@@ -75,6 +75,8 @@ class AutogradMethods:
                     "requires_grad_: Setting requires_grad=True on inference tensor outside InferenceMode is not allowed; "
                     "clone() it to get a normal tensor"
                 )
+            if CAPTURES and (capture := capturing()) is not None:
+                capture.requires_grad_set(self, requires_grad)
             self._node = LEAF if requires_grad else None
         elif not requires_grad:
             raise RuntimeError(
@@ -219,6 +221,8 @@ class AutogradMethods:
             raise RuntimeError("Can't detach views in-place. Use detach() instead.")
         if self._node is not None:
             lose(self, self, "detach_()")
+        if CAPTURES and (capture := capturing()) is not None:
+            capture.requires_grad_set(self, None)
         self._node = None
         if self._meta is not None and self._meta.tangents:
             self._meta.tangents = None

@@ -2,7 +2,8 @@
 
 Note [Programs of graphs].  The function has a local name for each value ("v7"), and a line for each node, by which an error
 finds its node again. Arguments without values are constants of the function. A value is given up after its last reader, as
-eager's would be. Where an array has another shape than at the capture, or is no array, `settled` looks at it.
+eager's would be; a gradient before it arrives at a leaf, which keeps it if nobody else has it. Where an array has another shape
+than at the capture, or is no array, `settled` looks at it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ferro.elementwise import DECLARED
 from ferro.graph.errors import ShapeError
 from ferro.graph.functions import resolved
 from ferro.graph.ir import Node, Value
-from ferro.graph.state import TAKES_TENSORS
+from ferro.graph.state import HANDED_OVER, TAKES_TENSORS
 
 _FILE = "<graph>"
 
@@ -49,15 +50,23 @@ class Program:
             lines.append(f"    {', '.join([self.names[v] for v in own])}, = arrays")
             self.node_of.append(-1)
         for i, node in enumerate(graph.nodes):
-            found = [*self._call(i, node), *self._after(i, node, last.get(i, []))]
+            done = last.get(i, [])
+            handed = node.args[1] if node.function == HANDED_OVER and node.args[1] in done else None
+            found = [*self._call(i, node, handed), *self._after(i, node, [v for v in done if v is not handed])]
             lines += [f"    {line}" for line in found]
             self.node_of += [i] * len(found)
         lines.append(f"    return [{', '.join([self.names[v] for v in graph.outputs])}]")
         self.node_of.append(-1)
         return lines
 
-    def _call(self, i: int, node: Node) -> list[str]:
-        """The line that calls the function of a node, and the one that looks at what it gave."""
+    def _call(self, i: int, node: Node, handed: Value | None) -> list[str]:
+        """The line that calls the function of a node, and the one that looks at what it gave; `handed` goes in a list that alone has it."""
+        if handed is not None:
+            name = self.names[handed]
+            self.names[handed] = "handed"
+            lines = self._call(i, node, None)
+            self.names[handed] = name
+            return [f"handed = [{name}]", f"del {name}", *lines]
         self.scope[f"f{i}"] = _function(node.function)
         by = self._tensor if node.function in TAKES_TENSORS else self.names.__getitem__
         given = [self._text(a, by) for a in node.args]

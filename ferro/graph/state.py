@@ -7,6 +7,8 @@ an optimiser's step reads its rates and its state anew.
     tensor.accumulate_grad(w, g)     what backward() does at a leaf; gives the array of w.grad
     tensor.set_grad(w, g or None)    w.grad = g; behind g may stand the tensor of which it is a view
     tensor.set_data(x, y)            x.data = y
+    tensor.set_requires_grad(x, True)    x.requires_grad_(True)
+    tensor.detach(x)                 x.detach_()
     tensor.count_changes(x, n)       n in-place changes were made: the version counter
     tensor.count_changes_of_grad(w, n)    the same of w.grad
     check.has_grad(w, True)          whether there is a w.grad when the graph begins: Python decided by it
@@ -21,6 +23,7 @@ from typing import Any
 
 from ferro.core.accumulate import accumulate
 from ferro.core.base import LEAF, TensorBase, bump, meta_of, version_of, wrap
+from ferro.core.owners import is_alone
 from ferro.core.provenance import caller
 from ferro.graph.ir import Held
 
@@ -32,14 +35,19 @@ def _tensor(x: Any, does: str) -> Any:
 
 
 def _accumulate_grad(leaf: Any, g: Any) -> Any:
+    """A list in the place of `g` hands it over: nobody reads it after this."""
     leaf = _tensor(leaf, "adds to the .grad")
     if leaf._node is not LEAF:
         raise ValueError(
             f"a tensor of shape {list(leaf.shape)} is no leaf that requires a gradient, as it was when the graph was captured"
         )
+    owned = False
     if isinstance(g, TensorBase):
         g = g._data
-    accumulate(leaf, g, False, False, caller())
+    elif type(g) is list:
+        g = g.pop()
+        owned = is_alone(g)
+    accumulate(leaf, g, False, owned, caller())
     return leaf._meta.grad._data
 
 
@@ -53,6 +61,14 @@ def _set_grad(x: Any, g: Any, owner: Any = None) -> None:
 
 def _set_data(x: Any, y: Any) -> None:
     _tensor(x, "sets the .data")._data = y._data if isinstance(y, TensorBase) else y
+
+
+def _set_requires_grad(x: Any, flag: bool) -> None:
+    _tensor(x, "sets requires_grad")._as_leaf(flag)
+
+
+def _detach(x: Any) -> None:
+    _tensor(x, "cuts off the history").detach_()
 
 
 def _count_changes(x: Any, count: int) -> None:
@@ -99,9 +115,12 @@ OF_TENSORS: dict[str, Callable] = {
     "accumulate_grad": _accumulate_grad,
     "set_grad": _set_grad,
     "set_data": _set_data,
+    "set_requires_grad": _set_requires_grad,
+    "detach": _detach,
     "count_changes": _count_changes,
     "count_changes_of_grad": _count_changes_of_grad,
 }
 OF_PROGRAM: dict[str, Callable] = {"step": _step, "schedule": _schedule}
 CHECK_OF_TENSORS: dict[str, Callable] = {"has_grad": _has_grad}
+HANDED_OVER = "tensor.accumulate_grad"  # which takes its last argument out of a list
 TAKES_TENSORS = frozenset((*(f"tensor.{name}" for name in OF_TENSORS), *(f"check.{name}" for name in CHECK_OF_TENSORS)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ferro
@@ -125,6 +126,28 @@ def has_gradients(p: Any) -> None:
     p.w.grad, p.b.grad = ferro.ones(3, 2), ferro.ones(2)
 
 
+def frozen(p: Any, x: Any) -> Any:
+    p.w.grad = p.b.grad = None
+    p.w.requires_grad_(False)
+    loss = backward(p, x)
+    p.w.requires_grad = True
+    p.b.requires_grad_(False)
+    p.buffer.requires_grad_()
+    (p.buffer * p.w.sum(1)).sum().backward()
+    p.buffer.grad = None
+    p.buffer.detach_()
+    p.b.requires_grad_()
+    return loss
+
+
+def of_the_input(p: Any, x: Any) -> Any:
+    x.requires_grad_()
+    (slope,) = ferro.autograd.grad(p.loss(x), x)
+    p.buffer.detach().requires_grad_()
+    x.detach_()
+    return slope
+
+
 PROGRAMS: dict[str, tuple[Callable, Callable | None]] = {
     "backward": (backward, None),
     "backward onto gradients": (backward, has_gradients),
@@ -139,6 +162,9 @@ PROGRAMS: dict[str, tuple[Callable, Callable | None]] = {
     "create_graph": (recorded, None),
     "written": (written, None),
     "moved": (moved, None),
+    "frozen": (frozen, None),
+    "frozen with gradients": (frozen, has_gradients),
+    "gradient of an input": (of_the_input, None),
 }
 
 
@@ -147,7 +173,7 @@ def state_of(p: Program) -> list:
     found = []
     for t in p.tensors:
         grad = None if t.grad is None else (t.grad.detach().clone(), t.grad.stride(), t.grad._version)
-        found.append((t.detach().clone(), t.stride(), t._version, grad))
+        found.append((t.detach().clone(), (t.stride(), t.requires_grad), t._version, grad))
     return found
 
 
@@ -214,6 +240,69 @@ def test_leaves_that_no_longer_require_gradients_are_refused() -> None:
     p.b.requires_grad_(False)
     with pytest.raises(ValueError, match="no leaf that requires a gradient"):
         graph.interpret(ferro.randn(4, 3))
+
+
+def test_requires_grad_is_set_in_each_replay() -> None:
+    p = Program()
+
+    def function(x: Any) -> Any:
+        p.buffer.requires_grad_()
+        p.w.requires_grad_(False)
+        x.requires_grad_()
+        return x * p.buffer
+
+    graph = capture(function, ferro.ones(3))
+    assert [node.function for node in graph.nodes] == ["tensor.set_requires_grad"] * 3 + ["mul"]
+    p.buffer.requires_grad_(False)
+    p.w.requires_grad_()
+    x = ferro.ones(3)
+    graph.interpret(x)
+    assert (p.buffer.requires_grad, p.w.requires_grad, x.requires_grad) == (True, False, True)
+    assert graph.differentiate().gradients == [0, 1]
+    with pytest.raises(TypeError, match="sets requires_grad of an input that is given as an array"):
+        graph.interpret(x._data)
+
+
+def address(array: Any) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def test_gradients_that_nobody_else_holds_are_not_copied() -> None:
+    p = Program()
+    made: list[tuple] = []
+
+    def function(x: Any) -> Any:
+        (p.w * x).sum().backward()
+        p.b.sum().backward()
+        return x * 1
+
+    graph = capture(function, ferro.ones(3, 2))
+    p.w.grad = p.b.grad = None
+    graph.interpret(
+        ferro.ones(3, 2), on_node=lambda node, arrays: made.extend([(node.function, address(a)) for a in arrays])
+    )
+    (product,) = [address for name, address in made if name == "array.mul"]
+    assert address(p.w.grad._data) == product
+    assert p.b.grad.stride() == (1,)
+
+
+def test_gradients_that_somebody_else_holds_are_copied() -> None:
+    p = Program()
+    kept: list = []
+
+    def function(x: Any) -> Any:
+        kept.clear()
+        handle = p.w.register_hook(kept.append)
+        (p.w * x).sum().backward()
+        handle.remove()
+        return kept[0]
+
+    graph = capture(function, ferro.ones(3, 2))
+    p.w.grad = None
+    (found,) = graph.interpret(ferro.ones(3, 2))
+    assert not np.may_share_memory(found._data, p.w.grad._data)
+    found.zero_()
+    assert p.w.grad.tolist() == [[1.0, 1.0]] * 3
 
 
 def test_sparse_gradients_are_refused() -> None:
