@@ -74,7 +74,7 @@ class Gradient:
         """The same of shorter graphs; see Graph.optimise. `optimised` of each graph says what the passes found.
 
         A further pass, "captures": what `forward` passes on to `backward` is passed on once, only if it is read, and not if it
-        is a constant. The graphs of the pair are not differentiated again then; `joint` is.
+        is a constant. All three are differentiated again as what they were before.
         """
         return optimised_pair(self, passes, fast_math, debug)
 
@@ -191,7 +191,7 @@ def _listed(which: Any) -> list:
 
 def _chosen_f(graph: Any, f: Any) -> list[Value]:
     if f is None:
-        found = [v for v, history in zip(graph.outputs, graph.histories, strict=True) if history]
+        found = [v for v, h in zip(graph.outputs, graph.histories, strict=True) if h and v.dtype in INEXACT]
         if not found:
             raise ValueError("differentiate: no output of the graph has a gradient")
         return found

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 from ferro.graph.ir import CAPTURED, CONSTANT, Value
 from ferro.graph.passes import PASSES, chosen, finished, run
 from ferro.graph.passes.program import Program
+from ferro.graph.passes.twins import of_backward, of_forward
 
 CAPTURES = "captures"
 DEFAULT = (*PASSES, CAPTURES)
@@ -23,6 +26,7 @@ class _Pair:
         given = [*self.forward.inputs, *self.forward.bound]
         self.captured = [given[i] for i in gradient.captured_inputs]
         self.captured += [self.forward.outputs[i] for i in gradient.captured_outputs]
+        self.before = list(self.captured)
         self.steps = {node: self.forward.nodes[node.of] for node in self.backward.nodes if node.of is not None}
 
     def captures(self) -> int:
@@ -95,13 +99,27 @@ class _Pair:
         made.captured_outputs = [self.forward.outputs.index(v) for v in self.captured if v not in order]
         made.forward = self.forward.graph(type(gradient.forward))
         made.backward = self.backward.graph(type(gradient.backward))
-        made.forward.again = made.backward.again = _refused
+        made.forward.again, made.backward.again = self._twins(gradient)
 
+    def _twins(self, gradient: Any) -> tuple[Callable, Callable]:
+        """What `differentiate` takes in the place of both graphs: what there was before, with the captured values of these."""
+        places = dict(zip(self.captured, range(len(self.captured)), strict=True))
+        values = list(map(self.forward.now, self.before))
+        passed = [places.get(v, v if v.kind == CONSTANT and not v.written else None) for v in values]
+        inputs = len(gradient.captured_inputs)
+        number = dict(reversed(list(zip(values[inputs:], gradient.captured_outputs, strict=True))))
+        numbers = [number[v] for v in self.forward.outputs[self.real :]]
 
-def _refused() -> NoReturn:
-    raise NotImplementedError(
-        "differentiate: this graph was optimised together with its other half; differentiate the pair before it is optimised, or `joint`"
-    )
+        @cache
+        def forward() -> Any:
+            graph = gradient.forward
+            return of_forward(graph if graph.again is None else graph.again(), self.real, numbers)
+
+        @cache
+        def backward() -> Any:
+            return of_backward(gradient.backward.again(), self.cotangents, passed)
+
+        return forward, backward
 
 
 def optimised_pair(gradient: Any, passes: Any, fast: bool, debug: bool) -> Any:
