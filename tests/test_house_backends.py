@@ -18,7 +18,7 @@ CORE = {path.stem: path for path in sorted((PACKAGE / "core").glob("*.py"))}
 IN_FORMULAS: dict[str, int] = {}
 ON_DATA: dict[str, int] = {
     "new_tensors": 1,
-    "ctc": 2,
+    "ctc": 1,
     "repeating": 1,
     "linear_entropy": 1,
     "mistakes": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,23 @@ def perhaps(some: Any) -> bool:
     """
     some = plain(some)
     return not isinstance(some, (bool, np.generic, HOST)) or bool(some.any() if not isinstance(some, bool) else some)
+
+
+def warned(some: Any, message: str) -> bool:
+    """Whether a condition of the data (a bool, or an array of one element) is true: then the caller's caller is warned.
+
+    True where nobody knows, in a graph that is captured: each replay asks, and may warn.
+    """
+    some = plain(some)
+    if isinstance(some, (bool, np.generic, HOST)):
+        if some:
+            warnings.warn(message, UserWarning, stacklevel=3)
+        return bool(some)
+    ask = getattr(backend.xp_of(some), "warned", None)
+    if ask is None:
+        return warned(bool(some), message)
+    ask(some, message)
+    return True
 
 
 def fixed(array: Any) -> list:

@@ -22,8 +22,8 @@ from ferro.cpu.kernels.common import SMALL, contiguous, has_kernel, share_rows
 from ferro.cpu.reductions import value_gather, wide
 from ferro.cpu.thresholds import GRAIN, ORDER_LEAST
 
-__all__ = ["argsort", "bincount", "histogram", "kthvalue", "median", "median_dim", "mode", "nanmedian", "nanmedian_dim",
-           "searchsorted", "sort", "topk", "unique", "unique_consecutive", "unique_dim"]  # fmt: skip
+__all__ = ["argsort", "bincount", "equal_edges", "histogram", "kthvalue", "median", "median_dim", "mode", "nanmedian",
+           "nanmedian_dim", "outer_edges", "searchsorted", "sort", "topk", "unique", "unique_consecutive", "unique_dim"]  # fmt: skip
 
 FEW = 16  # elements that are chosen one after the other
 
@@ -297,6 +297,35 @@ def _points(make: Make) -> Iterator[tuple]:
     for n in (*sides(SMALL), 2 * GRAIN):
         points = make(n, 1)
         yield points, [np.linspace(-0.5, 0.5, 9).astype(points.dtype)], True, None
+
+
+def outer_edges(x: Any, bins: int, left: float, right: float) -> Any:
+    """Edges of so many bins from left to right, or from the least to the greatest number where these are equal: only the outer ones
+    count, for `histogram` by width. RuntimeError for a range that is not finite.
+    """
+    if left == right and x.size:
+        left, right = float(x.min()), float(x.max())
+    if left == right:
+        left, right = left - 1, right + 1
+    _check_finite("histc: range of", left, right)
+    return np.asarray([left, *[right] * bins], x.dtype)
+
+
+def equal_edges(x: Any, bins: int, given: tuple | None, what: str) -> Any:
+    """The edges of so many equal bins over the range that is given, or over that of the numbers; `what` names it in the RuntimeError
+    for a range that is not finite.
+    """
+    ends = given or ((float(x.min()), float(x.max())) if x.size else (0.0, 1.0))
+    _check_finite(what, *ends)
+    left, right = ends
+    if left == right:
+        left, right = left - 0.5, right + 0.5
+    return np.linspace(left, right, bins + 1, dtype=x.dtype)
+
+
+def _check_finite(what: str, left: float, right: float) -> None:
+    if not (math.isfinite(left) and math.isfinite(right)):
+        raise RuntimeError(f"{what} [{left:g}, {right:g}] is not finite")
 
 
 @by_kernels("count_bins", _points)

@@ -287,6 +287,11 @@ class Functions:
         called("check.holds", CHECKS["holds"], condition, kind, message)
 
     @staticmethod
+    def warned(condition: Any, message: str) -> None:
+        """What is warned of if the data are so: every replay asks again."""
+        called("check.warns", CHECKS["warns"], condition, message)
+
+    @staticmethod
     def require_accepted(name: str, info: Any, message: str, kind: str) -> None:
         """What LAPACK says of matrices, which every replay asks again."""
         called("check.accepted", CHECKS["accepted"], name, info, message, kind)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import operator
 import re
+import warnings
 from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
@@ -31,7 +32,8 @@ from ferro.core.base import wrap
 from ferro.core.op import OPS, Op
 from ferro.core.plan import argument_names, bind_large, kind_of
 from ferro.cpu.bound import ENTRIES
-from ferro.cpu.thresholds import PROGRAM_LEAST
+from ferro.cpu.kernels.strided_copy import assign, zeros
+from ferro.cpu.thresholds import COPY_LEAST, PROGRAM_LEAST
 from ferro.elementwise import DECLARED
 from ferro.graph import chains
 from ferro.graph.draws import DRAWS
@@ -97,6 +99,17 @@ def total(*parts: Any) -> Any:
     return np.asarray(found)
 
 
+def pieces(shape: tuple, gaps: bool, keys: tuple, *parts: Any) -> Any:
+    """An array in which parts lie at their keys, which do not overlap; zeros elsewhere, if there are gaps between them."""
+    out = zeros(shape, parts[0].dtype) if gaps else np.empty(shape, parts[0].dtype)
+    if out.size < COPY_LEAST:
+        for key, part in zip(keys, parts, strict=True):
+            out[key] = part
+    else:
+        assign(*[(out[key], part) for key, part in zip(keys, parts, strict=True)])
+    return out
+
+
 def _is_within(index: Any, low: int, high: int) -> None:
     if index.size and not cpu.is_within(index, low, high):
         raise IndexError(f"index out of range: one of [{low}, {high}) was expected, got {index.min()} to {index.max()}")
@@ -113,6 +126,7 @@ ARRAY: dict[str, Callable] = {
     "getitem": operator.getitem,
     "setitem": operator.setitem,
     "fill": _fill,
+    "pieces": pieces,
     "total": total,
 }
 for _name in METHODS:
@@ -126,6 +140,11 @@ def _holds(condition: Any, kind: str, message: str) -> None:
         raise GraphFormatError(f"no error that a graph raises: {kind}")
     if not condition.all():
         raise _ERRORS[kind](message)
+
+
+def _warns(condition: Any, message: str) -> None:
+    if condition.any():
+        warnings.warn(message, UserWarning, stacklevel=2)
 
 
 def _accepted(name: str, info: Any, message: str, kind: str) -> None:
@@ -146,7 +165,13 @@ _ERRORS = {
 }
 
 
-CHECKS: dict[str, Callable] = {"is_within": _is_within, "holds": _holds, "accepted": _accepted, "equals": _equals}
+CHECKS: dict[str, Callable] = {
+    "accepted": _accepted,
+    "equals": _equals,
+    "holds": _holds,
+    "is_within": _is_within,
+    "warns": _warns,
+}
 # Functions that write, and into how many of their first arguments; of the others, those of `xp` whose names end with "_" write into one.
 WRITERS = {"array.setitem": 1, "array.fill": 1, "xp.sgd_step": 2, "xp.adam_step": 4}
 
@@ -257,12 +282,15 @@ def _chain(steps: tuple, *given: Any) -> Any:
     return chains.evaluate(steps, ARRAY.__getitem__, resolved, given)
 
 
+CHAINED = ("array.", "elementwise.", "gradient.")  # the functions that may be steps of chains, beside operations
+
+
 @lru_cache(1024)
 def _check_chain(steps: tuple, count: int) -> None:
     """GraphFormatError unless these are steps of a chain of so many arrays: a text may hold anything."""
     for i, (name, *args) in enumerate(steps):
         places = [re.fullmatch("([xs])([0-9]+)", a) for a in args if type(a) is str]
-        known = type(name) is str and (name in OPS or name.startswith(("array.", "elementwise.")))
+        known = type(name) is str and (name in OPS or (name.startswith(CHAINED) and _known(name) is not None))
         if not known or not all(p and int(p[2]) < (count if p[1] == "x" else i) for p in places):
             raise GraphFormatError(f"{(name, *args)} is no step of a chain of {count} arrays")
 

@@ -36,7 +36,8 @@ from ferro.ops.convolution import conv1d, conv2d, conv3d, conv_tbc
 from ferro.ops.ctc import ctc_loss
 from ferro.ops.distances import cosine_similarity, pairwise_distance, pdist
 from ferro.ops.dropout import alpha_dropout, dropout
-from ferro.ops.embedding import embedding, embedding_bag, one_hot
+from ferro.ops.embedding import embedding, one_hot
+from ferro.ops.embedding_bags import embedding_bag
 from ferro.ops.entropy import cross_entropy, kl_div, nll_loss
 from ferro.ops.exponential import sigmoid
 from ferro.ops.feature_dropout import dropout1d, dropout2d, dropout3d, feature_alpha_dropout

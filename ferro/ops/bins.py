@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from typing import TYPE_CHECKING, Any
 
@@ -84,16 +83,11 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0, *, out: Te
         tensor([1., 2.])
     """
     a = _histogrammed("histc", input)
-    left, right = float(min), float(max)
-    if left == right and a.size:
-        left, right = float(a.min()), float(a.max())
-    if left == right:
-        left, right = left - 1, right + 1
-    _check_finite("histc: range of", left, right)
+    left, right, xp = float(min), float(max), xp_of(a)
     if left > right:
         raise RuntimeError(f"histc: max must be larger than min, but got min {left} and max {right}")
-    edges = np.asarray([left, *[right] * _bins("histc", bins)], a.dtype)  # only the outer edges count
-    hist = xp_of(a).histogram(a.reshape(-1, 1), [edges], True, None)
+    edges = xp.outer_edges(a, _bins("histc", bins), left, right)
+    hist = xp.histogram(a.reshape(-1, 1), [edges], True, None)
     return into("histc", out, wrap(hist.astype(input._data.dtype, copy=False)))
 
 
@@ -206,11 +200,6 @@ def _bins(name: str, bins: Any, d: int = 0) -> int:
     return n
 
 
-def _check_finite(what: str, left: float, right: float) -> None:
-    if not (math.isfinite(left) and math.isfinite(right)):
-        raise RuntimeError(f"{what} [{left:g}, {right:g}] is not finite")
-
-
 def _grid(name: str, points: Any, dtype: Any, bins: list, ranges: list, weight: Any, density: bool) -> tuple:
     """The histogram of the rows of `points`, and its edges, in the dtype of the input."""
     w = None
@@ -258,15 +247,12 @@ def _edges(name: str, x: Any, dtype: Any, bins: Any, given: Any, d: int) -> Any:
         return _wide(bins._data).copy()
     n = _bins(name, bins, d)
     if given is not None:
-        left, right = float(given[0]), float(given[1])
-    else:
-        left, right = (float(x.min()), float(x.max())) if x.size else (0.0, 1.0)
-    _check_finite(f"{name}: dimension {d}'s range", left, right)
-    if left > right:
-        raise RuntimeError(f"{name}: min should not exceed max, but got min {left:g} max {right:g} for dimension {d}")
-    if left == right:
-        left, right = left - 0.5, right + 0.5
-    return np.linspace(left, right, n + 1, dtype=x.dtype)
+        given = float(given[0]), float(given[1])
+    if given is not None and given[0] > given[1]:
+        raise RuntimeError(
+            f"{name}: min should not exceed max, but got min {given[0]:g} max {given[1]:g} for dimension {d}"
+        )
+    return xp_of(x).equal_edges(x, n, given, f"{name}: dimension {d}'s range")
 
 
 _DATA = Arg(values=[1.0, 2.0, 1.0, 2.9, 5.0])

@@ -14,6 +14,7 @@ from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, HALF
 from ferro.core.looped import by_slices
 from ferro.core.op import Op
+from ferro.core.requirements import fixed, require
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.activations import floating
 from ferro.ops.choices import where
@@ -85,9 +86,10 @@ OCCUPANCY = Op(
 
 def _lengths(name: str, argument: str, given: Any, batch: int, most: int, of_what: str) -> np.ndarray:
     """Lengths of the samples as int64, checked."""
-    found = np.asarray(given._data if isinstance(given, TensorBase) else given)
-    if found.size and found.dtype.kind not in "iu":
-        raise RuntimeError(f"{name}: {argument} must be integral, got {found.dtype}")
+    array = given._data if isinstance(given, TensorBase) else np.asarray(given)
+    if array.size and array.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}: {argument} must be integral, got {array.dtype}")
+    found = np.asarray(fixed(array))
     found = found.reshape(-1).astype(np.int64)
     if len(found) != batch:
         raise RuntimeError(f"{name}: {argument} must be of size batch_size {batch}, got {len(found)} lengths")
@@ -100,35 +102,37 @@ def _lengths(name: str, argument: str, given: Any, batch: int, most: int, of_wha
     return found
 
 
-def _states(name: str, targets: Any, batch: int, lengths: Any, blank: int, classes: int) -> np.ndarray:
+def _states(name: str, targets: Any, batch: int, lengths: Any, blank: int, classes: int) -> Any:
     """The labels of each sample with blanks around them, (N, 2 S + 1)."""
     given = need_tensor(name, "targets", targets)._data
     if given.dtype in COMPLEX or given.dtype.kind == "b":
         raise RuntimeError(f"{name}: targets must be class numbers, got {targets.dtype} (use .long())")
     longest = int(lengths.max(initial=0))
-    rows = np.zeros((batch, longest), np.int64)
+    inside = np.arange(longest) < lengths[:, None]
     if given.ndim == 1:  # one behind the other
         if given.size != lengths.sum():
             raise RuntimeError(
                 f"{name}: Expected concatenated targets to have size {lengths.sum()}, the sum of target_lengths, but "
                 f"got size {given.size}"
             )
-        rows[np.arange(longest) < lengths[:, None]] = given
+        starts = np.cumsum(lengths) - lengths
+        rows = given[np.where(inside, starts[:, None] + np.arange(longest), 0)]
     elif given.ndim == 2 and len(given) == batch:
-        rows[:] = given[:, :longest]
+        rows = given[:, :longest]
     else:
         raise RuntimeError(
             f"{name}: expected targets of shape (N, S) with N={batch}, or concatenated in one dimension, got "
             f"{list(given.shape)}"
         )
-    used = rows[np.arange(longest) < lengths[:, None]]
-    if used.size and not 0 <= used.min() <= used.max() < classes:
-        wrong = used[(used < 0) | (used >= classes)][0]
-        raise RuntimeError(f"{name}: targets must be classes from 0 to {classes - 1}, got {wrong}")
-    rows[np.arange(longest) >= lengths[:, None]] = blank
-    states = np.full((batch, 2 * longest + 1), blank, np.int64)
-    states[:, 1::2] = rows
-    return states
+    rows = rows.astype(np.int64)
+    fits = (rows >= 0) & (rows < classes) | ~inside
+    message = f"{name}: targets must be classes from 0 to {classes - 1}"
+    require(fits, RuntimeError, message, lambda: f", got {rows[~fits][0]}")
+    if not longest:
+        return np.full((batch, 1), blank)
+    place = np.arange(2 * longest + 1)
+    label = (place % 2 == 1) & (place < 2 * lengths[:, None])
+    return rows[:, np.minimum(place // 2, longest - 1)] * label + ~label * blank
 
 
 @by_slices

@@ -9,6 +9,7 @@ import numpy as np
 from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
 from ferro.core.looped import by_slices
+from ferro.core.requirements import fixed
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.joining import cat, stack
 from ferro.ops.products import matmul
@@ -88,7 +89,7 @@ def _ends(name: str, a: Any, b: Any, offs: Any, bias: Any, out_dtype: Any) -> li
         )
     if offs is None:
         return None
-    ends = [int(e) for e in need_tensor(name, "offs", offs).tolist()]
+    ends = [int(e) for e in fixed(need_tensor(name, "offs", offs)._data)]
     length = x.shape[0] if y.ndim == 3 else x.shape[1] if x.ndim == 2 else y.shape[1]
     if (
         (groups and len(ends) != next(iter(groups)))

@@ -10,7 +10,7 @@ from ferro.core.base import wrap
 from ferro.core.looped import by_slices
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops import batch_norms as _batch_norms
-from ferro.ops import embedding as _embedding
+from ferro.ops import embedding_bags as _embedding_bags
 from ferro.ops import group_norms as _group_norms
 from ferro.ops.padding import channel_shuffle
 
@@ -121,7 +121,7 @@ def embedding_bag(
     modes = ("sum", "mean", "max")
     if mode not in range(3):
         raise RuntimeError(f"embedding_bag: mode must be 0 (sum), 1 (mean) or 2 (max), got {mode}")
-    out = _embedding.embedding_bag(
+    out = _embedding_bags.embedding_bag(
         indices,
         weight,
         offsets,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -15,8 +14,9 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
 from ferro.core.looped import by_slices
 from ferro.core.operands import promote
-from ferro.core.requirements import require
+from ferro.core.requirements import require, warned
 from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.choices import where
 from ferro.ops.clamping import clamp
 from ferro.ops.complex import complex as make_complex
 from ferro.ops.complex import imag, real
@@ -69,16 +69,12 @@ def cov(
     total: Any = n
     if w is not None:
         total = w.sum()
-        if not total._data:
-            raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+        require(total._data != 0, RuntimeError, "cov(): weights sum to zero, can't be normalized")
     freedom = total - (correction if a is None or not correction else correction * (w * a).sum() / total)
-    if (freedom._data if w is not None else freedom) <= 0:
-        warnings.warn(
-            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
-            UserWarning,
-            stacklevel=2,
-        )
-        freedom = 0
+    low: Any = freedom <= 0
+    message = "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations."
+    if warned(low if w is None else low._data, message):
+        freedom = 0 if w is None else where(low, 0, freedom)
     mean = (x if w is None else x * w).sum(1) / total
     x = x - reshape(mean, (-1, 1))
     c = matmul(x, transpose(x if w is None else x * w, 0, 1).conj()) / freedom

@@ -15,10 +15,17 @@ from tests.helpers import Call, arrays_of, entries, rng_of
 
 # Shapes of results, or of steps on the way, that depend on the data (in some of their samples).
 REFUSED = (
-    *("Tensor.__getitem__", "bincount", "embedding_bag", "histc", "histogram", "histogramdd", "index_put"),
-    *("nn.functional.ctc_loss", "nn.functional.embedding_bag", "nn.functional.grouped_mm", "nn.functional.one_hot"),
-    *("repeat_interleave", "safe_where", "unique", "unique_consecutive"),
-    "cov",  # warns by the numbers of its weights
+    *(
+        "Tensor.__getitem__",
+        "bincount",
+        "embedding_bag",
+        "index_put",
+        "nn.functional.one_hot",
+        "repeat_interleave",
+        "safe_where",
+        "unique",
+    ),
+    "unique_consecutive",
 )
 ENTRIES = entries()
 
@@ -64,5 +71,5 @@ def test_what_is_listed_is_refused(entry: Entry) -> None:
 
 
 def test_most_of_the_database_is_captured() -> None:
-    assert len(REFUSED) < 0.03 * len(ENTRIES)
+    assert len(REFUSED) <= 0.02 * len(ENTRIES)
     assert np.all([path in {e.path for e in ENTRIES} for path in REFUSED])
