@@ -36,6 +36,9 @@ def formula_of(steps: tuple, array: Callable[[str], Callable]) -> Callable:
                 made.append(array(rest)(*values))
             elif space == "elementwise":
                 made.append(xp.elementwise(DECLARED[rest], *values))
+            elif space == "gradient":
+                op, _, by = rest.rpartition(".")
+                made.append(OPS[op].formulas[by](xp, *values))
             else:
                 made.append(OPS[name].forward(xp, *values))
         return made[-1]

@@ -16,6 +16,7 @@ from ferro.graph.array import Traced, called, functions
 from ferro.graph.formulas import Given, gradients, outputs_of, stand_in, tensors_of
 from ferro.graph.functions import total
 from ferro.graph.ir import COMPUTED, GRAD, INPUT, OWN, Node, Value
+from ferro.graph.pieces import shared
 from ferro.graph.recorder import Recorder
 from ferro.graph.watch import Watch
 
@@ -68,7 +69,8 @@ class Sweep:
 
     def added(self, parts: list) -> Any:
         """The sum of contributions."""
-        return called("array.total", total, *parts)
+        parts = shared(parts, self.array)
+        return parts[0] if len(parts) == 1 else called("array.total", total, *parts)
 
     def value_of(self, g: Any) -> Value:
         """The value of a gradient."""

@@ -54,4 +54,9 @@ def test_gradients_of_samples_have_eagers_bits(entry: Entry) -> None:
             place = next((gradient.gradients[i] for i, v in enumerate(inputs) if v.tensor is t), None)
             assert (w is None) is (place is None), sample
             if w is not None:
-                assert same_bits(found[place]._data, w._data), sample
+                got, expected = found[place]._data, w._data
+                if any(
+                    node.function == "array.pieces" for node in gradient.joint.nodes
+                ):  # (the sign of a zero may differ)
+                    got, expected = got + 0.0, expected + 0.0
+                assert same_bits(got, expected), sample

@@ -65,7 +65,7 @@ _FLOATS = frozenset(
             "rms_norm",
         ),
         *("scaled_dot_product_attention", "softmax", "std", "sum", "var"),
-        *(f"array.{n}" for n in ("abs", "matmul", "mean", "sum", "total", "truediv")),
+        *(f"array.{n}" for n in ("abs", "matmul", "mean", "pieces", "sum", "total", "truediv")),
         *(
             f"xp.{n}"
             for n in ("exp", "log", "matmul", "mean", "mm", "mv", "outer", "sqrt", "sum", "channel_sum", "leading_sum")

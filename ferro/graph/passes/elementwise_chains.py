@@ -14,7 +14,7 @@ from ferro.core.op import OPS
 from ferro.cpu import fusion
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.graph.chains import formula_of
-from ferro.graph.functions import ARRAY
+from ferro.graph.functions import ARRAY, CHAINED
 from ferro.graph.ir import Node, Value
 from ferro.graph.passes.memory import Memory
 
@@ -43,6 +43,7 @@ def elementwise_chains(program: Any) -> int:
         for n in inner:
             program.rewritten(n)
             program.rewritten(node)
+            node.again = node.again or n.again
     for node, (steps, arrays) in links.items():
         if node not in absorbed and len(steps) > 1:
             node.function, node.args = CHAIN, (steps, *arrays)
@@ -62,9 +63,9 @@ def _steps(node: Node) -> tuple[tuple, tuple] | None:
     arrays = tuple(dict.fromkeys(node.operands))
     if not all(isinstance(a, Value) or type(a) in (int, float) for a in node.args) or not arrays:
         return None
-    if any(v.dtype != value.dtype or v.strides is not None or v.shape not in (value.shape, ()) for v in arrays):
+    if any(v.dtype != value.dtype or v.shape not in (value.shape, ()) or any(v.strides or ()) for v in arrays):
         return None
-    if not node.function.startswith(("array.", "elementwise.")) and node.function not in OPS:
+    if not node.function.startswith(CHAINED) and node.function not in OPS:
         return None
     steps = ((node.function, *[f"x{arrays.index(a)}" if isinstance(a, Value) else a for a in node.args]),)
     return (
