@@ -71,7 +71,7 @@ class _Entry:
         self.call = Call(self.graph)
         self.pure = not any(node.effect for node in self.graph.nodes)
         leaves, structure = trees.flatten((args, kwargs))
-        check = self.guards = Check(leaves, structure)
+        check = self.guards = Check(leaves, structure, followed.recorder.required)
         for value in self.graph.bound:
             check.bound(value)
         for guard in followed.guards:

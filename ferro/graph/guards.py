@@ -113,7 +113,8 @@ def unusual() -> bool:
 class Check:
     """The function that asks for all guards of one graph: see Note [Guards]."""
 
-    def __init__(self, leaves: list, structure: Any) -> None:
+    def __init__(self, leaves: list, structure: Any, required: dict[int, bool]) -> None:
+        self.required = required  # of tensors that the function told otherwise, whether they required a gradient before
         self.scope: dict[str, Any] = {"array": np.ndarray, "same": same, "flatten": trees.flatten}
         self.scope |= {"mode": _mode.MODE.get, "ambient": ambient, "dtype": dtypes.default, "type": type, "len": len}
         self.lines: list[str] = []
@@ -174,13 +175,18 @@ class Check:
                 self.lines.append(f"if {name} is not {before}: {fail}")
             elif hasattr(leaf, "_data"):
                 seen[id(leaf)] = name
-                self.tensor(name, layout_of(leaf), f"argument {i}", lambda a, k, i=i: trees.flatten((a, k))[0][i])
+                self.tensor(name, self._before(leaf), f"argument {i}", lambda a, k, i=i: trees.flatten((a, k))[0][i])
             else:
                 self._leaf(i, name, leaf)
         own = list(seen.values())
         if len(own) > 1:
             some = " or ".join(f"{x} is {y}" for j, x in enumerate(own) for y in own[:j])
             self.lines.append(f"if {some}: {self._fail(lambda a, k: 'two arguments are one tensor now')}")
+
+    def _before(self, t: Any) -> Layout:
+        """The layout of a tensor before the function ran."""
+        found = layout_of(t)
+        return found._replace(requires_grad=self.required.get(id(t), found.requires_grad))
 
     def _leaf(self, i: int, name: str, leaf: Any) -> None:
         def say(args: tuple, kwargs: dict) -> str:
@@ -320,7 +326,7 @@ class Check:
         self.leaves[id(value.tensor)] = name
         self.tensor(
             name,
-            layout_of(value.tensor),
+            self._before(value.tensor),
             called,
             lambda a, k: _read(value.places[0]) if value.places else value.tensor,
             True,

@@ -15,6 +15,7 @@ from ferro.core import mode as _mode
 from ferro.core.accumulate import accumulate
 from ferro.core.backend import HOST
 from ferro.core.base import TensorBase, wrap
+from ferro.core.history import history
 from ferro.core.random import default
 from ferro.cpu.sparse_rows import Rows
 from ferro.graph.array import Drawing, Traced, noted
@@ -46,6 +47,9 @@ class Hooks:
         self.counts: dict[int, int] = {}  # by the identity of a version counter, the changes that no node is to count
         self.known: set[int] = set()  # the tensors of which the graph says what .grad they have
         self.accumulating = False
+        self.required: dict[
+            int, bool
+        ] = {}  # of tensors that were told otherwise, whether they required a gradient before
         self.recomputation = self.recomputations = 0  # which one runs (0: none), how many there were
         self.found: dict[int, bool] = {}  # whether a tensor had a .grad when the function first asked
 
@@ -143,6 +147,7 @@ class Hooks:
     def requires_grad_set(self, x: Any, flag: bool | None) -> None:
         """``x.requires_grad_(flag)`` is said, or x.detach_() (None)."""
         if (before := self.tensors.get(id(x))) is not None:
+            self.required.setdefault(id(x), history(x) is not None)
             name = "tensor.detach" if flag is None else "tensor.set_requires_grad"
             self.note(name, (before,) if flag is None else (before, flag), {}, None)
             before.value.requires_grad = bool(flag)

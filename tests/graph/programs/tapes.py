@@ -206,3 +206,44 @@ def running_statistics(compile: Callable) -> Iterator[Any]:
         model.zero_grad()
         f(numbers(5, 4, seed=i)).sum().backward()
         yield [p.grad for p in model.parameters()], list(model.buffers()), [b._version for b in model.buffers()]
+
+
+# -- requires_grad_ ----------------------------------------------------------------------------------------------------
+
+
+@replayed(2)
+def parts_are_frozen_in_turn(compile: Callable) -> Iterator[Any]:
+    w, v = leaf(3, 4), leaf(4)
+
+    def step(x: Any) -> Any:
+        v.requires_grad_(False)
+        w.grad = v.grad = None
+        first = ((x @ w).tanh() @ v).sum()
+        first.backward()
+        v.requires_grad_()
+        second = ((x @ w).detach() @ v).square().sum()
+        second.backward()
+        return first.detach() + second.detach()
+
+    f = compile(step)
+    for i in range(5):
+        v.requires_grad_(i != 3)  # (the guards ask as it was before the call)
+        yield f(numbers(2, 3, seed=i)), w.grad, v.grad, v.requires_grad
+        v.requires_grad_()
+
+
+@replayed()
+def an_input_is_told_to_require_a_gradient(compile: Callable) -> Iterator[Any]:
+    w = leaf(3, 4)
+
+    def residual(x: Any) -> Any:
+        x.requires_grad_()
+        (slope,) = ferro.autograd.grad((x @ w).tanh().sum(), x, create_graph=True)
+        return (slope - x).square().sum()
+
+    f = compile(residual)
+    for i in range(5):
+        w.grad = None
+        x = numbers(2, 3, seed=i)
+        f(x).backward()
+        yield x.grad, w.grad, x.requires_grad
