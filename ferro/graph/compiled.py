@@ -19,7 +19,7 @@ from ferro.core import trees
 from ferro.core.captures import CAPTURES
 from ferro.core.notices import warn_once
 from ferro.graph.calls import Call
-from ferro.graph.errors import CaptureError, ShapeError
+from ferro.graph.errors import CaptureError, ChangedError, ShapeError
 from ferro.graph.graph import Graph
 from ferro.graph.guards import Check, layout_of, unusual
 from ferro.graph.tracing import GIVEN, MADE, Followed, follow
@@ -69,6 +69,10 @@ class _Entry:
         inputs, values, nodes, outputs, histories = followed.parts
         self.graph = Graph(inputs, values, nodes, outputs, histories)
         self.call = Call(self.graph)
+        if not _asks_first(self.graph.nodes):
+            raise NotImplementedError(
+                "numbers that say how arrays are divided are found out behind a write or a random number"
+            )
         self.pure = not any(node.effect for node in self.graph.nodes)
         leaves, structure = trees.flatten((args, kwargs))
         check = self.guards = Check(leaves, structure, followed.recorder.required)
@@ -98,6 +102,13 @@ class _Entry:
         return trees.unflatten(self.structure, leaves)
 
 
+def _asks_first(nodes: list) -> bool:
+    """Whether numbers that must be those of the capture are asked for before anything is drawn or written, so that another graph may run."""
+    effects = [node.function for node in nodes if node.effect]
+    last = max((i for i, name in enumerate(effects) if name == "check.equals"), default=0)
+    return all(name.startswith("check.") for name in effects[:last])
+
+
 class Compiled:
     """A function and its captures."""
 
@@ -116,6 +127,7 @@ class Compiled:
         self.fallbacks: list[str] = []
         self.seconds = 0.0
         self.given_up = False
+        self.changed = ""  # what the last replay said that met other numbers
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
         if STANCE[0] != "force_eager":
@@ -127,6 +139,9 @@ class Compiled:
                     self.replays += 1
                     try:
                         return entry.run(found)
+                    except ChangedError as error:
+                        self.replays -= 1
+                        self.changed = str(error)
                     except ShapeError as error:
                         if not entry.pure:
                             raise
@@ -172,7 +187,7 @@ class Compiled:
     def _miss(self, args: tuple, kwargs: dict) -> str:
         entry = self.entries[-1]
         found = entry.check(args, kwargs)
-        return "" if type(found) is tuple else entry.guards.failures[found](args, kwargs)
+        return self.changed if type(found) is tuple else entry.guards.failures[found](args, kwargs)
 
     def _captured(self, args: tuple, kwargs: dict) -> Any:
         """One call, eagerly, and its graph for the next ones."""

@@ -7,6 +7,10 @@ class CaptureError(RuntimeError):
     """A function does what a graph cannot hold: Python asks for a number, say. Names the line and what to do instead."""
 
 
+class ChangedError(ValueError):
+    """A replay met other numbers than those that its graph was captured for, where they say how arrays are divided."""
+
+
 class ShapeError(ValueError):
     """A replay gives an array of another shape than the capture: it depends on the data."""
 

@@ -37,7 +37,7 @@ from ferro.cpu.thresholds import COPY_LEAST, PROGRAM_LEAST
 from ferro.elementwise import DECLARED
 from ferro.graph import chains
 from ferro.graph.draws import DRAWS
-from ferro.graph.errors import GraphFormatError
+from ferro.graph.errors import ChangedError, GraphFormatError
 from ferro.graph.ir import Node, Value
 from ferro.graph.state import CHECK_OF_TENSORS, OF_PROGRAM, OF_TENSORS
 from ferro.linalg_errors import LinAlgError, raise_first
@@ -155,7 +155,7 @@ def _accepted(name: str, info: Any, message: str, kind: str) -> None:
 
 def _equals(array: Any, *numbers: Any) -> None:
     if array.tolist() != list(numbers):
-        raise ValueError(
+        raise ChangedError(
             f"the graph was captured for the numbers {list(numbers)}, now they are {array.tolist()}: capture again"
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 import ferro
 from ferro import nn
 from ferro.nn import functional as F
-from tests.graph.programs.declared import as_written, numbers, replayed
+from tests.graph.programs.declared import as_written, leaf, numbers, replayed
 
 # -- closures, globals, attributes -------------------------------------------------------------------------------------
 
@@ -275,3 +275,35 @@ def the_same_tensor_is_changed_in_place_between_calls(compile: Callable) -> Iter
     for _ in range(5):
         w.add_(1)
         yield f(numbers(3))
+
+
+@replayed(3)
+def groups_of_rows(compile: Callable) -> Iterator[Any]:
+    w = leaf(2, 3, 4)
+    f = compile(lambda x, ends: F.grouped_mm(x, w, offs=ends))
+    for i, ends in enumerate([[2, 5], [2, 5], [1, 5], [3, 4], [2, 5], [1, 5], [3, 4]]):
+        w.grad = None
+        y = f(numbers(5, 3, seed=i), ferro.tensor(ends, dtype=ferro.int32))
+        y.square().sum().backward()
+        yield y, w.grad
+
+
+@as_written("captured 8 times, the last time because the graph was captured for the numbers")
+def always_other_groups(compile: Callable) -> Iterator[Any]:
+    table = numbers(20, 3)
+    f = compile(lambda x, starts: F.embedding_bag(x, table, starts))
+    for i in range(12):
+        yield f(ferro.arange(20), ferro.tensor([0, i + 1]))
+
+
+@as_written("found out behind a write")
+def groups_behind_a_write(compile: Callable) -> Iterator[Any]:
+    w, buffer = numbers(2, 3, 4), ferro.zeros(2, dtype=ferro.int32)
+
+    def function(x: Any, ends: Any) -> Any:
+        buffer.add_(ends)
+        return F.grouped_mm(x, w, offs=buffer)
+
+    f = compile(function)
+    for i in range(4):
+        yield f(numbers(9, 3, seed=i), ferro.tensor([1, 2], dtype=ferro.int32)), buffer
