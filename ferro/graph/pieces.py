@@ -56,21 +56,25 @@ class _Buffer:
 
 def shared(contributions: list[Any], array: Callable[[Value], Any]) -> list[Any]:
     """Contributions to one gradient, in their order, of which parts one behind the other are one; `array` gives that of a value."""
+    parts = list(map(_part, contributions))
+    if len(parts) - parts.count(None) < 2:
+        return contributions
     found: list[Any] = []
-    for contribution in contributions:
-        part = _part(contribution, array)
+    for contribution, part in zip(contributions, parts, strict=True):
         if part is None:
             found.append(contribution)
-        elif not (found and isinstance(found[-1], _Buffer) and found[-1].takes(*part)):
+            continue
+        key, g = part[0], array(part[1])
+        if not (found and isinstance(found[-1], _Buffer) and found[-1].takes(key, g)):
             found.append(_Buffer(contribution, not found))
-            found[-1].takes(*part)
+            found[-1].takes(key, g)
     return [f.array() if isinstance(f, _Buffer) else f for f in found]
 
 
-def _part(contribution: Any, array: Callable[[Value], Any]) -> tuple[tuple, Any] | None:
+def _part(contribution: Any) -> tuple[tuple, Value] | None:
     """The key and what is placed there, if a contribution is zeros but for that."""
     node = contribution.value.node if contribution.value is not None else None
     if node is None or node.function not in _PLACES or contribution.size > MOST:
         return None
     g, _, key = node.args
-    return key, array(g)
+    return key, g

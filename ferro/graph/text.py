@@ -83,7 +83,10 @@ def constant_name(value: Value) -> str:
 
 def with_layout(array: Any, value: Value) -> Any:
     """A copy of an array that lies in memory as the text says of a constant; GraphFormatError where that cannot hold its numbers."""
-    out = laid_out(array, value.strides)
+    try:
+        out = laid_out(array, value.strides)
+    except (MemoryError, OverflowError, ValueError) as e:
+        raise GraphFormatError(f"the constant {value} cannot lie in memory with the strides {value.strides} ({e})") from None
     if out.tobytes() != array.tobytes():
         raise GraphFormatError(f"the constant {value} has different numbers at one place of its memory")
     return out
