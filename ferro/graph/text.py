@@ -86,7 +86,9 @@ def with_layout(array: Any, value: Value) -> Any:
     try:
         out = laid_out(array, value.strides)
     except (MemoryError, OverflowError, ValueError) as e:
-        raise GraphFormatError(f"the constant {value} cannot lie in memory with the strides {value.strides} ({e})") from None
+        raise GraphFormatError(
+            f"the constant {value} cannot lie in memory with the strides {value.strides} ({e})"
+        ) from None
     if out.tobytes() != array.tobytes():
         raise GraphFormatError(f"the constant {value} has different numbers at one place of its memory")
     return out

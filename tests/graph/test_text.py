@@ -129,12 +129,12 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("written", [False, True], ids=["read", "written"])
-@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [*[(name, False) for name in LAYOUTS], *[(name, True) for name in LAYOUTS if name != "expanded"]],
+)
 def test_constants_keep_their_layout(name: str, written: bool, tmp_path: Path) -> None:
     layout = LAYOUTS[name](np.random.default_rng(0).standard_normal((6, 8)).astype(np.float32))
-    if written and 0 in layout.strides:
-        pytest.skip("memory that stands for several elements is not written into")
 
     def function(x: Any) -> Any:
         table = ferro.from_numpy(layout)
