@@ -32,6 +32,7 @@ from ferro.core.operands import (
     in_single,
     is_held,
     operands,
+    plain,
     promote,
     together,
 )
@@ -56,6 +57,8 @@ def unary(op: Op, x: Any, params: tuple = ()) -> Any:
         a = x._data
     except AttributeError:
         raise not_a_tensor(op.name, x) from None
+    if params:
+        params = plain(params)
     if op.floats and a.dtype not in INEXACT:
         x = in_floats(x)
         a = x._data
@@ -181,6 +184,8 @@ def apply(op: Op, xs: tuple, params: tuple = ()) -> Any:
 
     Returns a tensor, or a tuple of tensors for an operation with several outputs.
     """
+    if params:
+        params = plain(params)
     if ACTIVE and (mode := MODE.get()) is not None:
         return _special(op, xs, params, mode) if mode.special else compute(op, xs, params, mode.grad)
     return unary(op, xs[0], params) if op.short else compute(op, xs, params, True)

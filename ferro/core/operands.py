@@ -17,11 +17,17 @@ from ferro.core.primitives import CAST
 
 asarray = np.asarray
 _constants: dict[tuple, Any] = {}
+NUMBERS = (int, float, complex, bool)
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
 
 def constant(value: Any, dtype: Any) -> Any:
     """A 0-d tensor for a Python number, kept for the next use (never shown to the user, never changed)."""
+    if type(value) not in NUMBERS and (noted := getattr(value, "constant", None)) is not None:
+        array = noted(dtype)  # a number of a graph that is captured
+        if array is not None:
+            return wrap(array)
+        value = float.__float__(value)
     key = (value, dtype.num) if value else (str(value), dtype.num)  # 0.0 and -0.0 would be equal keys
     t = _constants.get(key)
     if t is None:
@@ -59,7 +65,23 @@ def is_constant(t: Any) -> bool:
     return isinstance(t, TensorBase) and t._node is None and not backend.is_writable(t._data)
 
 
-NUMBERS = (int, float, complex, bool)
+_EXACT = frozenset((int, float, complex, bool, type(None), str, tuple, list, np.ndarray, np.dtype))
+
+
+def plain(params: tuple) -> tuple:
+    """Parameters with Python's numbers in the place of NumPy's and of classes that come from float: those would widen a result."""
+    for p in params:
+        if type(p) not in _EXACT:
+            return tuple([p if type(p) in _EXACT else _plain(p) for p in params])
+    return params
+
+
+def _plain(p: Any) -> Any:
+    if isinstance(p, np.generic):
+        return p.item() if p.dtype.kind in "fiucb" else p
+    return float.__float__(p) if isinstance(p, float) else p
+
+
 _OF_NUMBERS = ("add", "sub", "mul", "div", "floor_divide")  # defined for two numbers, too; the result is a 0-d tensor
 
 

@@ -54,6 +54,10 @@ _OBJECTS: dict[str, Any] = {
     "1": 1,
     "'co_filename'": sys.intern("co_filename"),
     "'shape'": sys.intern("shape"),
+    "str": str,
+    "list": list,
+    "slice": slice,
+    "DTypeMeta": type(type(np.dtype(np.float32))),
     "'view'": sys.intern("view"),
 }
 

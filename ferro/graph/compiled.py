@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,9 @@ from ferro._compiling import GENERATION, STANCE
 from ferro.core import trees
 from ferro.core.captures import CAPTURES
 from ferro.core.notices import warn_once
+from ferro.graph import text
 from ferro.graph.calls import Call
+from ferro.graph.compare import same_bits
 from ferro.graph.errors import CaptureError, ChangedError, ShapeError
 from ferro.graph.graph import Graph
 from ferro.graph.guards import Check, layout_of, unusual
@@ -26,6 +28,14 @@ from ferro.graph.tracing import GIVEN, MADE, Followed, follow
 
 _FERRO = str(Path(__file__).parents[1]) + "/"
 MOST = 8  # captures of a function
+
+
+def equal(x: Graph, y: Graph) -> bool:
+    """Whether two graphs are one: the same text, constants and objects."""
+    if len(x.constants) != len(y.constants) or [h.thing for h in x.held] != [h.thing for h in y.held]:
+        return False
+    same = all(same_bits(a.array, b.array) for a, b in zip(x.constants, y.constants, strict=True))
+    return same and text.printed(x) == text.printed(y)
 
 
 def _depth() -> int:
@@ -65,7 +75,7 @@ class Explanation(NamedTuple):
 class _Entry:
     """One capture: its guards, and what to run when they hold."""
 
-    def __init__(self, followed: Followed, args: tuple, kwargs: dict) -> None:
+    def __init__(self, followed: Followed, args: tuple, kwargs: dict, before: Sequence[_Entry]) -> None:
         inputs, values, nodes, outputs, histories = followed.parts
         self.graph = Graph(inputs, values, nodes, outputs, histories)
         self.call = Call(self.graph)
@@ -75,7 +85,9 @@ class _Entry:
             )
         self.pure = not any(node.effect for node in self.graph.nodes)
         leaves, structure = trees.flatten((args, kwargs))
-        check = self.guards = Check(leaves, structure, followed.recorder.required)
+        self.numbers = {i: number.fixed[0] for i, number in followed.numbers.items()}
+        self.free = self._free(before)
+        check = self.guards = Check(leaves, structure, followed.recorder.required, self.free, list(self.numbers))
         for value in self.graph.bound:
             check.bound(value)
         for guard in followed.guards:
@@ -88,9 +100,17 @@ class _Entry:
         self.structure = trees.flatten(followed.result)[1]
         self.single = self.structure == trees.LEAF and self.origins[0][0] == MADE
 
+    def _free(self, before: Sequence[_Entry]) -> frozenset:
+        """The float arguments that may be any: those of an equal graph that was captured with others; see Note [Numbers]."""
+        free = [i for i, fixed in self.numbers.items() if not fixed]
+        for entry in before if free else ():
+            if entry.numbers == self.numbers and equal(entry.graph, self.graph):
+                return frozenset(free)
+        return frozenset()
+
     def _given(self, followed: Followed) -> list:
         """The tensors of the capture in the order of `call.given`."""
-        inputs = dict(zip(self.graph.inputs, followed.recorder.inputs, strict=True))
+        inputs = dict(zip(self.graph.inputs, followed.recorder.inputs, strict=False))
         return [inputs.get(v, v.tensor) for v in self.call.given]
 
     def run(self, tensors: tuple) -> Any:
@@ -199,12 +219,16 @@ class Compiled:
         reason = followed.reason
         if reason is None:
             try:
-                entry = _Entry(followed, args, kwargs)
+                entry = _Entry(followed, args, kwargs, self.entries)
             except NotImplementedError as error:
                 reason = str(error)
             else:
                 if self.entries:
                     self.misses.append(miss)
+                if entry.free:  # it stands for those that it is equal to
+                    self.entries = [
+                        e for e in self.entries if not (e.numbers == entry.numbers and equal(e.graph, entry.graph))
+                    ]
                 self.entries.append(entry)
         self.seconds += time.perf_counter() - begin
         if reason is not None:

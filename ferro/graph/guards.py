@@ -8,7 +8,7 @@ of the guard that failed. What the function of a program reads, hence what is gu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,21 +113,39 @@ def unusual() -> bool:
 class Check:
     """The function that asks for all guards of one graph: see Note [Guards]."""
 
-    def __init__(self, leaves: list, structure: Any, required: dict[int, bool]) -> None:
+    def __init__(
+        self,
+        leaves: list,
+        structure: Any,
+        required: dict[int, bool],
+        free: frozenset = frozenset(),
+        floats: Sequence[int] = (),
+    ) -> None:
+        """`floats`: the places of arguments that are numbers of the graph, behind its tensors; those of `free` may be any."""
         self.required = required  # of tensors that the function told otherwise, whether they required a gradient before
-        self.scope: dict[str, Any] = {"array": np.ndarray, "same": same, "flatten": trees.flatten}
+        self.scope: dict[str, Any] = {
+            "array": np.ndarray,
+            "same": same,
+            "asarray": np.asarray,
+            "flatten": trees.flatten,
+        }
         self.scope |= {"mode": _mode.MODE.get, "ambient": ambient, "dtype": dtypes.default, "type": type, "len": len}
         self.lines: list[str] = []
         self.names: dict[tuple, str] = {}  # the variables of places: (that of the parent, kind, key)
         self.dicts: dict[str, str] = {}  # the variables of the __dict__ of things, by theirs
         self.empty: list[tuple[str, Guard]] = []  # containers without entries, which are asked for together
-        self.layouts: list[Layout] = []
+        self.layouts: list[Any] = []
         self.last: list[Any] = []  # of bound values, the arrays that fitted: those of the last call
         self.failures: list[Callable[[tuple, dict], str]] = []  # what is said, by the number of the guard
         self.tensors: list[str] = []  # the names of inputs and bound values
         self.scope |= {"last": self.last, "fits": self._fits}
         self._ambient()
-        self._arguments(leaves, structure)
+        self._arguments(leaves, structure, free)
+        for i in floats:
+            self.lines.append(f"n{i} = asarray(a{i})")
+            self.tensors.append(f"n{i}")
+            self.layouts.append(None)
+            self.last.append(None)
 
     def _const(self, thing: Any) -> str:
         name = f"k{len(self.scope)}"
@@ -152,7 +170,7 @@ class Check:
         else:
             self.lines.append(f"if ambient() != {self._const(now)}: {fail}")
 
-    def _arguments(self, leaves: list, structure: Any) -> None:
+    def _arguments(self, leaves: list, structure: Any, free: frozenset) -> None:
         """The arguments: their nesting, the layout of tensors, and what all others are."""
         names = [f"a{i}" for i in range(len(leaves))]
         unpack = f"{', '.join(names)}, = " if names else ""
@@ -176,6 +194,9 @@ class Check:
             elif hasattr(leaf, "_data"):
                 seen[id(leaf)] = name
                 self.tensor(name, self._before(leaf), f"argument {i}", lambda a, k, i=i: trees.flatten((a, k))[0][i])
+            elif i in free:
+                fail = self._fail(lambda a, k, i=i: f"argument {i} was a float, now it is another thing")
+                self.lines.append(f"if type({name}) is not float: {fail}")
             else:
                 self._leaf(i, name, leaf)
         own = list(seen.values())

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro.core import mode as _mode
+from ferro.core import trees
 from ferro.core.base import TensorBase
 from ferro.core.captures import CAPTURES
 from ferro.core.node import Freed, Node, OutputRef
@@ -23,6 +24,7 @@ from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
 from ferro.graph.ir import BOUND, INPUT, SPENT, Value
 from ferro.graph.modules import named
+from ferro.graph.numbers import Number, begin
 from ferro.graph.places import places
 from ferro.graph.reading import Reading
 from ferro.graph.recorder import Recorder
@@ -53,7 +55,10 @@ class Followed(NamedTuple):
     recorder: Any
     guards: list
     parts: tuple
-    origins: list  # of each result: ("value", number of an output), ("given", a tensor that was there before), ("constant", the thing)
+    origins: (
+        list  # of each result: (MADE, number of an output), (GIVEN, a tensor that was there before), (KEPT, the thing)
+    )
+    numbers: dict  # the float arguments, by their places among the leaves: Number
 
 
 def follow(fn: Callable, args: tuple, kwargs: dict, strict: bool) -> Followed | None:
@@ -64,12 +69,17 @@ def follow(fn: Callable, args: tuple, kwargs: dict, strict: bool) -> Followed | 
     reached = places(fn, args, kwargs)
     recorder = Recorder({**reached.names, **named(fn, args, kwargs)}, lenient=True)
     recorder.places, recorder.raises = reached.tensors, strict
+    leaves, structure = trees.flatten((args, kwargs))
+    floats = [i for i, x in enumerate(leaves) if type(x) is float]
     if not _TURN.acquire(blocking=False):
         return None
     try:
         reading = Reading(reached.things, recorder)
         parts, origins = (), []
-        with _Capture(_tensors((args, kwargs)), recorder) as running:
+        with _Capture(_tensors(leaves), recorder) as running:
+            numbers = dict(zip(floats, running.numbers([leaves[i] for i in floats]), strict=True))
+            if numbers:
+                args, kwargs = trees.unflatten(structure, [numbers.get(i, x) for i, x in enumerate(leaves)])
             with reading:
                 result = fn(*args, **kwargs)
             if recorder.reason is None:
@@ -77,7 +87,9 @@ def follow(fn: Callable, args: tuple, kwargs: dict, strict: bool) -> Followed | 
         reading.done()
     finally:
         _TURN.release()
-    return Followed(result, recorder.reason, recorder, reading.guards, parts, origins)
+    if numbers:
+        result = _pytree.tree_map(lambda x: float.__float__(x) if type(x) is Number else x, result)
+    return Followed(result, recorder.reason, recorder, reading.guards, parts, origins, numbers)
 
 
 def _tensors(tree: Any) -> list:
@@ -124,6 +136,16 @@ class _Capture:
         if recorder.lenient:
             recorder.release()
 
+    def numbers(self, given: list[float]) -> list:
+        """The float arguments of the function, as numbers of the graph: further inputs."""
+
+        def value_of(array: Any) -> Value:
+            value = self.recorder.bind(INPUT, None, array)
+            self.inputs.append(value)
+            return value
+
+        return begin(given, self.recorder, value_of)
+
     def _describe(self, value: Value, t: Any) -> None:
         value.requires_grad = t._node is not None
         value.name = self.recorder.names.get(id(t), "")
@@ -161,6 +183,8 @@ class _Capture:
                     tensors.append(x)
                 origins.append((MADE, made[id(x)]))
             elif isinstance(x, _KEPT):
+                if type(x) is Number:
+                    x.fixed[0], x = True, float.__float__(x)
                 origins.append((KEPT, x))
             else:
                 recorder.end(f"capture: the function returns a {type(x).__name__}, which a replay could not make")

@@ -17,14 +17,18 @@ from ferro.native.jit_fields import (
     _by_numbers,
     address_of,
     array_type,
+    bool_type,
     class_of,
+    count_of,
     dtype_of,
+    float_type,
     int_type,
     list_count,
     load64,
     room,
     the_none,
     the_true,
+    tuple_type,
 )
 from ferro.native.jit_interpreter import (
     as_long,
@@ -37,6 +41,7 @@ from ferro.native.jit_interpreter import (
     context_value,
     error_is,
     instruction_of,
+    item_at,
     new_long,
     pair,
     release,
@@ -122,6 +127,20 @@ def is_tensor(x):
 @device
 def is_op(op):
     return class_of(op) == known("Op")
+
+
+@device
+def are_plain(params):
+    """Whether parameters are of kinds that mean the same everywhere: numbers of NumPy's, which would widen a result, are left to Python."""
+    for k in range(count_of(params)):
+        p = item_at(params, k)
+        kind = class_of(p)
+        number = kind == float_type() or kind == int_type() or kind == bool_type() or p == the_none()
+        several = kind == tuple_type() or kind == array_type() or kind == known("list")
+        other = kind == known("str") or kind == known("slice") or class_of(kind) == known("DTypeMeta")
+        if not (number or several or other):
+            return False
+    return True
 
 
 @device

@@ -36,6 +36,7 @@ from ferro.native.jit_nodes import (
     tensor_of,
 )
 from ferro.native.jit_objects import (
+    are_plain,
     computed,
     function_for,
     handed_on,
@@ -76,7 +77,7 @@ def unary(objects, count):
         return 0
     if count == 3:
         params = load64(objects + 16)
-        if not is_tuple(params) or count_of(params) > 8:
+        if not is_tuple(params) or count_of(params) > 8 or not are_plain(params):
             return 0
     return _recorded(op, x, 0, params)
 

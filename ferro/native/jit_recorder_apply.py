@@ -35,6 +35,7 @@ from ferro.native.jit_nodes import (
     watch_inputs,
 )
 from ferro.native.jit_objects import (
+    are_plain,
     computed,
     handed_on,
     is_float,
@@ -64,7 +65,7 @@ def apply(objects, count):
 
 @device
 def _applied(op, xs, params):
-    if not (is_op(op) and is_tuple(xs) and is_tuple(params)):
+    if not (is_op(op) and is_tuple(xs) and is_tuple(params) and are_plain(params)):
         return 0
     applied, mode, many = slot(op, "Op.applied"), mode_here(), count_of(xs)
     if mode == -1 or (applied != the_true() and applied != the_none()) or many + count_of(params) > 40:

@@ -20,6 +20,7 @@ FIELDS = (
         "_getframe",
     ),
     *("MODE", "Mode.silent", "Mode.detached", "DetachedMark", "guard", "Plan.saves_inputs"),
+    *("str", "list", "slice", "DTypeMeta"),
     *("0", "1", "'co_filename'", "'shape'", "'view'"),
     *("TensorBase._data", "TensorBase._node", "TensorBase._counter", "TensorBase._meta", "Version.n", "Version.last"),
     *(

@@ -12,12 +12,24 @@ import numpy as np
 import pytest
 
 import ferro
-from tests.stress.programs import Broken, Maker, Name, Program, _functions, _perform, functions, leaves_of, without_hooks
+from tests.stress.programs import (
+    Broken,
+    Maker,
+    Name,
+    Program,
+    _functions,
+    _perform,
+    functions,
+    leaves_of,
+    without_hooks,
+)
 
 
 def body(program: Program, inside: bool) -> Callable:
     """The steps of a program as a function of its leaves; `inside`: it calls backward() itself."""
-    steps = [step._replace(args=tuple(map(constant, step.args))) for step in program.steps if step.call != "retain_grad"]
+    steps = [
+        step._replace(args=tuple(map(constant, step.args))) for step in program.steps if step.call != "retain_grad"
+    ]
     quiet = program.quiet
     names = [name for name, _, _ in leaves_of(program)]
 
@@ -38,7 +50,7 @@ def body(program: Program, inside: bool) -> Callable:
         found = {n: t.clone() for n, t in tensors.items() if n not in names and n not in quiet}
         losses = [t.sum() for t in found.values() if t.requires_grad]
         if inside and losses:
-            sum(losses).backward()
+            ferro.stack(losses).sum().backward()
             return {n: t.detach() for n, t in found.items()}
         return found
 
@@ -63,7 +75,7 @@ def outcome(program: Program, run: Callable, call: int) -> list[Any]:
         found = run(*leaves)
         losses = [t.sum() for t in found.values() if t.requires_grad]
         if losses:
-            sum(losses).backward()
+            ferro.stack(losses).sum().backward()
     except (RuntimeError, Broken) as error:
         return [type(error), str(error).partition("\n")[0][:60]]
     seen = [*found.items(), *[(f"grad {i}", t.grad) for i, t in enumerate(leaves)], *enumerate(leaves)]

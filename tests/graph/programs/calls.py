@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -234,3 +235,69 @@ def an_iterator_moves_on(compile: Callable) -> Iterator[Any]:
     f = compile(lambda x: x * next(steps))
     for _ in range(4):
         yield f(numbers(3))
+
+
+# -- floats ------------------------------------------------------------------------------------------------------------
+
+
+@replayed(1)
+def a_rate_falls_at_each_call(compile: Callable) -> Iterator[Any]:
+    w = leaf(3)
+
+    def step(x: Any, rate: float) -> Any:
+        w.grad = None
+        loss = ((w * x).tanh() * (1 - rate / 3)).sum()
+        loss.backward()
+        with ferro.no_grad():
+            w.sub_(rate * w.grad)
+        return loss.detach(), -rate * x + rate
+
+    step = compile(step)
+    for i in range(8):
+        yield step(numbers(3, seed=i), 0.5**i), w
+
+
+@replayed(1)
+def a_weight_of_a_loss_changes(compile: Callable) -> Iterator[Any]:
+    w = leaf(3)
+    f = compile(lambda x, beta=0.5: (x * w).exp().sum() + beta * (w * w).sum())
+    for i in range(6):
+        w.grad = None
+        f(numbers(3, seed=i), beta=i / 7).backward()
+        yield w.grad
+
+
+@replayed(5)
+def a_float_decides(compile: Callable) -> Iterator[Any]:
+    f = compile(lambda x, t: x * t if t > 0.5 else x - t)
+    for t in (0.1, 0.1, 0.2, 0.3, 0.9, 0.9, 0.8, 0.8):
+        yield f(numbers(3), t)
+
+
+@replayed(4)
+def a_float_is_read_by_other_functions(compile: Callable) -> Iterator[Any]:
+    f = compile(lambda x, t: x * math.sqrt(t) + ferro.tensor(t) + ferro.full((3,), t))
+    for t in (0.1, 0.1, 0.2, 0.3, 0.9, 0.9):
+        yield f(numbers(3), t)
+
+
+@replayed(4)
+def a_float_is_a_parameter(compile: Callable) -> Iterator[Any]:
+    f = compile(lambda x, p: ferro.add(x, x, alpha=p).clamp(max=p) ** p)
+    for p in (0.1, 0.1, 0.2, 0.3, 0.9, 0.9):
+        yield f(numbers(3).abs(), p)
+
+
+@replayed(4)
+def a_float_is_given_back(compile: Callable) -> Iterator[Any]:
+    f = compile(lambda x, t: (x + t, t * 2, f"{t}"))
+    for t in (0.1, 0.1, 0.2, 0.3, 0.9, 0.9):
+        x, y, said = f(numbers(3), t)
+        yield x, y, type(y), said
+
+
+@replayed(1)
+def a_float_of_half_precision(compile: Callable) -> Iterator[Any]:
+    f = compile(lambda x, t: x.bfloat16() + t + (x.double() - t).sum())
+    for i in range(6):
+        yield f(numbers(3), i / 3).float()
