@@ -6,15 +6,17 @@ from collections.abc import Iterable
 
 from ferro.graph.ir import INPUT, Node, Value, replaced
 
-_OF_NODES = ("absent", "again", "effect", "foreign", "location", "mask", "module", "of")
-_OF_VALUES = ("array", "index", "name", "places", "requires_grad", "strides", "tensor", "written")
-
 
 def value_copy(value: Value, kind: str | None = None) -> Value:
     """The same value for another graph, perhaps as an input there."""
     found = Value(kind or value.kind, value.shape, value.dtype)
-    for name in _OF_VALUES:
-        setattr(found, name, getattr(value, name))
+    found.array, found.index, found.name, found.places = value.array, value.index, value.name, value.places
+    found.requires_grad, found.strides, found.tensor, found.written = (
+        value.requires_grad,
+        value.strides,
+        value.tensor,
+        value.written,
+    )
     if kind == INPUT:
         found.tensor = found.array = None
     return found
@@ -22,10 +24,10 @@ def value_copy(value: Value, kind: str | None = None) -> Value:
 
 def node_copy(node: Node, made: dict[Value, Value]) -> Node:
     """The same node for another graph, where `made` says what its operands are; its outputs are added there."""
-    args, kwargs = replaced((node.args, node.kwargs), made.__getitem__)
-    found = Node(node.function, args, kwargs)
-    for name in _OF_NODES:
-        setattr(found, name, getattr(node, name))
+    args = replaced(node.args, made.__getitem__)
+    found = Node(node.function, args, replaced(node.kwargs, made.__getitem__) if node.kwargs else None, node.effect)
+    found.absent, found.again, found.foreign, found.mask = node.absent, node.again, node.foreign, node.mask
+    found.location, found.module, found.of = node.location, node.module, node.of
     for value in node.outputs:
         out = made[value] = value_copy(value)
         out.node = found

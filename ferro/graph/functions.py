@@ -234,6 +234,7 @@ def _as_saved(kind: str, value: Any) -> Any:
     return tuple(map(wrap, value)) if kind == "tensors" else value
 
 
+@cache
 def effects(name: str) -> Effects:
     """What a function does beside giving values."""
     writes = (

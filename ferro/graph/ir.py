@@ -8,7 +8,7 @@ right without any analysis; what moves or removes nodes (passes/) leaves writes,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -142,7 +142,11 @@ class Node:
     @property
     def operands(self) -> list[Value]:
         """The values that the node reads, in the order of its arguments."""
-        return list(values_in((self.args, tuple(self.kwargs.values()))))
+        found: list[Value] = []
+        _collect(self.args, found)
+        if self.kwargs:
+            _collect(tuple(self.kwargs.values()), found)
+        return found
 
     @property
     def line(self) -> str:
@@ -157,28 +161,38 @@ class Node:
         return f"Node({self.function!r}, line {self.line!r})"
 
 
-def values_in(arg: Any) -> Iterator[Value]:
+def values_in(arg: Any) -> list[Value]:
     """The values among arguments, tuples, lists, dictionaries and slices of arguments."""
-    if isinstance(arg, Value):
-        yield arg
-    elif isinstance(arg, (tuple, list)):
-        for a in arg:
-            yield from values_in(a)
-    elif isinstance(arg, dict):
-        yield from values_in(tuple(arg.values()))
-    elif isinstance(arg, slice):
-        yield from values_in((arg.start, arg.stop, arg.step))
+    found: list[Value] = []
+    _collect((arg,), found)
+    return found
+
+
+def _collect(args: Any, found: list[Value]) -> None:
+    for a in args:
+        kind = type(a)
+        if kind is Value:
+            found.append(a)
+        elif issubclass(kind, (tuple, list)):
+            _collect(a, found)
+        elif kind is dict:
+            _collect(a.values(), found)
+        elif kind is slice:
+            _collect((a.start, a.stop, a.step), found)
 
 
 def replaced(arg: Any, by: Any) -> Any:
     """Arguments with ``by(value)`` in the place of each value."""
-    if isinstance(arg, Value):
+    kind = type(arg)
+    if kind is Value:
         return by(arg)
-    if isinstance(arg, (tuple, list)):
-        return type(arg)([replaced(a, by) for a in arg])
-    if isinstance(arg, dict):
+    if kind is tuple or kind is list:
+        return kind([by(a) if type(a) is Value else replaced(a, by) for a in arg])
+    if kind is dict:
         return {k: replaced(a, by) for k, a in arg.items()}
-    if isinstance(arg, slice):
+    if issubclass(kind, (tuple, list)):
+        return kind([replaced(a, by) for a in arg])
+    if kind is slice:
         return slice(replaced(arg.start, by), replaced(arg.stop, by), replaced(arg.step, by))
     return arg
 

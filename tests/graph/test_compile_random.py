@@ -41,7 +41,7 @@ def body(program: Program, inside: bool) -> Callable:
                 continue
             try:
                 with ferro.no_grad() if step.no_grad else contextlib.nullcontext():
-                    result = _perform(step, 0, tensors, ferro, None, {}, None)
+                    result = _perform(step, 0, tensors, ferro, constant, {}, None)
             except (RuntimeError, IndexError, ValueError, TypeError):
                 continue
             if step.out:
@@ -100,13 +100,14 @@ def check_many(seeds: range) -> Counter:
     return counts
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_random_programs(part: int) -> None:
-    counts = check_many(range(part * 50, part * 50 + 50))
-    assert counts["replayed"] >= 25, counts
+    counts = check_many(range(part * 25, part * 25 + 25))
+    assert counts["replayed"] >= 10, counts
 
 
 @pytest.mark.slow
-def test_many_random_programs() -> None:
-    counts = check_many(range(1000, 2000))
-    assert counts["replayed"] >= 500, counts
+@pytest.mark.parametrize("part", range(10))
+def test_many_random_programs(part: int) -> None:
+    counts = check_many(range(1000 + part * 100, 1100 + part * 100))
+    assert counts["replayed"] >= 40, counts
