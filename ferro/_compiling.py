@@ -38,13 +38,14 @@ class Calls:
 
     def __init__(self, fn: Callable, given: dict[str, Any]) -> None:
         self.fn, self.given = fn, given
+        self.graphs: list[Any] = []  # of the captures so far
         self.made: Any = None
 
     def captures(self) -> Any:
         """What captures the function; made at first use, as it takes all of ferro.graph."""
         if self.made is None:
             name = self.given["name"] or getattr(self.fn, "__qualname__", type(self.fn).__name__)
-            self.made = Calls.make(self.fn, name, self.given["fullgraph"], self.given["recompile_limit"])
+            self.made = Calls.make(self.fn, name, self.given["fullgraph"], self.given["recompile_limit"], self.graphs)
         return self.made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -63,6 +64,7 @@ def compiled(model: Any, calls: Calls | None) -> Any:
 
     run.__dict__.update(getattr(model, "__dict__", {}))
     run.explain = lambda: calls.captures().explain()  # type: ignore[attr-defined]
+    run.graphs = calls.graphs  # type: ignore[attr-defined]
     run._torchdynamo_orig_callable = model  # type: ignore[attr-defined]
     run.calls = calls  # type: ignore[attr-defined]
     return run

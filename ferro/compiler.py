@@ -54,6 +54,11 @@ class OptimizedModule(Module):
         calls = self.__dict__["_calls"]
         return self._orig_mod(*args, **kwargs) if calls is None else calls(*args, **kwargs)
 
+    @property
+    def graphs(self) -> list:
+        """The graphs of the captures so far."""
+        return [] if self.__dict__["_calls"] is None else self._calls.graphs
+
     def explain(self) -> Any:
         """What became of the calls so far: captures, replays, and why calls ran as written."""
         if self.__dict__["_calls"] is None:

@@ -132,8 +132,11 @@ def _asks_first(nodes: list) -> bool:
 class Compiled:
     """A function and its captures."""
 
-    def __init__(self, fn: Callable, name: str, fullgraph: bool = False, most: int | None = None) -> None:
+    def __init__(
+        self, fn: Callable, name: str, fullgraph: bool = False, most: int | None = None, graphs: list | None = None
+    ) -> None:
         self.fn, self.name, self.fullgraph = fn, name, fullgraph
+        self.graphs: list = [] if graphs is None else graphs
         self.most = MOST if most is None else most
         self.generation = GENERATION[0]
         self.forget()
@@ -141,6 +144,7 @@ class Compiled:
     def forget(self) -> None:
         """Drops all captures."""
         self.entries: list[_Entry] = []
+        self.graphs.clear()
         self.seen: dict[Any, int] = {}
         self.replays = self.eager = self.captured = 0
         self.misses: list[str] = []
@@ -230,6 +234,7 @@ class Compiled:
                         e for e in self.entries if not (e.numbers == entry.numbers and equal(e.graph, entry.graph))
                     ]
                 self.entries.append(entry)
+                self.graphs[:] = [e.graph for e in self.entries]
         self.seconds += time.perf_counter() - begin
         if reason is not None:
             self.eager += 1
@@ -246,5 +251,6 @@ class Compiled:
 
     def explain(self) -> Explanation:
         """What became of the calls so far."""
-        graphs = [entry.graph for entry in self.entries]
-        return Explanation(graphs, self.replays, self.eager, list(self.misses), list(self.fallbacks), self.seconds)
+        return Explanation(
+            list(self.graphs), self.replays, self.eager, list(self.misses), list(self.fallbacks), self.seconds
+        )

@@ -144,6 +144,7 @@ def test_calls_are_explained() -> None:
         f(ferro.ones(3), n)
     told = f.explain()
     assert (len(told.graphs), told.replays, told.eager) == (2, 2, 1)
+    assert told.graphs == f.graphs
     assert told.misses == ["argument 1 was 2, now it is 3"]
     assert told.fallbacks == []
     assert "captured again: argument 1 was 2, now it is 3" in str(told)
