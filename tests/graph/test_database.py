@@ -18,7 +18,6 @@ REFUSED = (
     *(
         "Tensor.__getitem__",
         "bincount",
-        "embedding_bag",
         "index_put",
         "nn.functional.one_hot",
         "repeat_interleave",
