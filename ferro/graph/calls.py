@@ -23,11 +23,13 @@ from ferro.core.node import Freed, FreedError, MultiNode, OutputRef, next_sequen
 from ferro.core.provenance import caller
 from ferro.core.saved_values import modified
 from ferro.core.shown import Node
-from ferro.graph.differentiate import differentiate
+from ferro.graph.differentiate import differentiate, refuse_overwritten
+from ferro.graph.functional import functional, has_contents
 from ferro.graph.functions import effects
 from ferro.graph.graph import Graph
 from ferro.graph.interpreter import execute
 from ferro.graph.ir import FOREIGN, GRAD, SPENT, Value
+from ferro.graph.ir import Node as GraphNode
 
 
 class Call:
@@ -37,6 +39,9 @@ class Call:
     """
 
     def __init__(self, graph: Graph, histories: Sequence[str] | None = None) -> None:
+        self.overwritten: dict[Value, set[GraphNode]] = {}
+        if has_contents(graph) and _is_graded(graph):
+            graph, _, self.overwritten = functional(graph)
         self.graph = graph
         self.histories = list(graph.histories if histories is None else histories)
         if FOREIGN in self.histories:
@@ -70,6 +75,7 @@ class Call:
 
     def _derived(self, outputs: Sequence[int]) -> Any:
         found = differentiate(self.graph, [self.values[i] for i in outputs], self._wrts(), apart=True)
+        refuse_overwritten(found, self.overwritten)
         found.short = _short(found.backward)
         return found
 
@@ -154,6 +160,12 @@ class Call:
             own = [found[p] for p in itertools.islice(places, counts.get(v, 0))]
             spread += [*own, *[None] * (edges - len(own))]
         return spread
+
+
+def _is_graded(graph: Graph) -> bool:
+    """Whether a result has a gradient, itself or by what was written into it."""
+    written = [history for _, history in graph.contents.values()]
+    return bool({GRAD, FOREIGN}.intersection([*graph.histories, *written]))
 
 
 def _has_gradient(value: Value) -> bool:

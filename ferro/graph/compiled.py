@@ -76,8 +76,7 @@ class _Entry:
     """One capture: its guards, and what to run when they hold."""
 
     def __init__(self, followed: Followed, args: tuple, kwargs: dict, before: Sequence[_Entry]) -> None:
-        inputs, values, nodes, outputs, histories = followed.parts
-        self.graph = Graph(inputs, values, nodes, outputs, histories)
+        self.graph = Graph(*followed.parts)
         self.call = Call(self.graph)
         if not _asks_first(self.graph.nodes):
             raise NotImplementedError(

@@ -22,6 +22,7 @@ import numpy as np
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT
 from ferro.graph.copies import alive, node_copy, value_copy
+from ferro.graph.functional import functional, has_contents
 from ferro.graph.functions import written_by
 from ferro.graph.ir import BOUND, CAPTURED, COMPUTED, CONSTANT, FOREIGN, INPUT, Node, Value
 from ferro.graph.passes.pair import DEFAULT as PAIR
@@ -58,6 +59,7 @@ class Gradient:
     gradients: list[int | None]
     real_outputs: int
     counts: list[int]
+    readers: dict[Value, set[Node]]  # by what formulas named, the nodes whose formulas did
     short: Any = None  # of a call (calls.py): the backward that runs, and the call of it
     call: Any = None
     recorded: Callable[[], Gradient]
@@ -87,6 +89,8 @@ def differentiate(graph: Any, f: Any, wrt: Any, apart: bool = False) -> Gradient
     if graph.again is not None:
         twin = graph.again()
         return differentiate(twin, _in_twin(graph, twin, f), _in_twin(graph, twin, wrt), apart)
+    if has_contents(graph):
+        return _of_functional(graph, f, wrt, apart)
     _refuse_writes(graph)
     fs = _chosen_f(graph, f)
     for v, history in zip(graph.outputs, graph.histories, strict=True):
@@ -111,6 +115,31 @@ def differentiate(graph: Any, f: Any, wrt: Any, apart: bool = False) -> Gradient
     gradient.joint.again = lambda: again().joint
     gradient.backward.again = lambda: again().backward
     return gradient
+
+
+def _of_functional(graph: Any, f: Any, wrt: Any, apart: bool) -> Gradient:
+    """The same of a graph that writes in place: the derivative of the one without these writes, for values of the first."""
+    twin, made, overwritten = functional(graph)
+
+    def mapped(which: Any) -> Any:
+        if isinstance(which, (list, tuple)):
+            return [mapped(w) for w in which]
+        return made.get(which, which) if isinstance(which, Value) else which
+
+    found = differentiate(twin, mapped(f), mapped(wrt), apart)
+    refuse_overwritten(found, overwritten)
+    found.completed = {old: found.completed[new] for old, new in made.items() if new in found.completed}
+    return found
+
+
+def refuse_overwritten(found: Gradient, overwritten: dict[Value, set[Node]]) -> None:
+    """NotImplementedError where eager raises, too: a gradient needs what was written over since."""
+    lost = [v for v in found._passed[1] if v in overwritten and not found.readers.get(v, set()) <= overwritten[v]]
+    if lost:
+        node = lost[0].node
+        raise NotImplementedError(
+            f"differentiate: a gradient needs {lost[0]!r}, made by '{node.function}' at {node.line}, into which the function writes afterwards"  # type: ignore[union-attr]
+        )
 
 
 def _found(sweep: Any, wrts: list[Value]) -> list:
@@ -246,6 +275,7 @@ def _assembled(graph: Any, fs: list, wrts: list, sweep: Any, found: list, like: 
         inputs, values, copies, [made[v] for v in (*graph.outputs, *own)], [*graph.histories, *histories]
     )
     places = iter(range(len(own)))
+    gradient.readers = sweep.readers
     gradient.counts = [len(sweep.parts.get(v, [])) for v in wrts]
     gradient.gradients = [None if g is None else next(places) for g in grads]
     gradient.real_outputs = len(graph.outputs)

@@ -33,11 +33,13 @@ class Graph:
         nodes: Sequence[Node],
         outputs: Sequence[Value],
         histories: Sequence[str] | None = None,
+        contents: dict[int, tuple] | None = None,
     ) -> None:
         self.inputs, self.nodes, self.outputs = list(inputs), list(nodes), list(outputs)
         self.histories = [""] * len(self.outputs) if histories is None else list(histories)
         # What `differentiate` takes in its place: of a backward, the same made of operations.
         self.again: Callable[[], Graph] | None = None
+        self.contents = contents or {}  # of a captured graph, what outputs hold and their histories: see functional.py
         self.bound = [v for v in values if v.kind == BOUND]
         self.constants = [v for v in values if v.kind == CONSTANT]
         self.held = list({id(a): a for node in self.nodes for a in node.args if type(a) is Held}.values())

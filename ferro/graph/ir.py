@@ -113,6 +113,7 @@ class Node:
         "absent",
         "again",
         "args",
+        "contents",
         "effect",
         "foreign",
         "function",
@@ -127,6 +128,7 @@ class Node:
     def __init__(self, function: str, args: tuple, kwargs: dict | None = None, effect: bool = False) -> None:
         self.function, self.args, self.kwargs, self.effect = function, args, kwargs or {}, effect
         self.outputs: list[Value] = []
+        self.contents: tuple | None = None  # args, kwargs and foreign for a functional graph: see functional.py
         self.location: Any = None  # a location of provenance.py, or its text
         self.module = ""
         self.of: int | None = None

@@ -10,7 +10,7 @@ from ferro.core.provenance import at, caller
 from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
 from ferro.graph.executor import arrays_in
-from ferro.graph.functions import effects, has_any_shape, is_effect
+from ferro.graph.functions import effects, has_any_shape, is_effect, written_by
 from ferro.graph.hooks import Hooks
 from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, copy_of, strides_of
 from ferro.graph.living import untrace
@@ -28,6 +28,7 @@ class Recorder(Hooks):
         self.lenient = lenient
         self.raises = not lenient
         self.inputs: list[Any] = []  # the tensors of the inputs
+        self.written = False  # whether something was written into a tensor that is a value as well
         self.reason: str | None = None  # why a lenient capture ended
         self.closed = False
         self.values: list[Value] = []  # inputs, bound values and constants
@@ -107,6 +108,10 @@ class Recorder(Hooks):
             self.refuse(f"the shape of what '{name}' gives depends on the data")
             return found
         node = Node(name, self.converted(args), {k: self.converted(v) for k, v in kwargs.items()}, is_effect(name))
+        if self.written:
+            self._follow(node, args, kwargs)
+        if name == "xp.write_":
+            self._write(args)
         if self.place is not None:
             node.location, node.module, node.of = self.place.location, self.place.module, self.of
         else:
@@ -118,6 +123,22 @@ class Recorder(Hooks):
         if self.seen is not None:
             self.seen.append((node, [a.copy() for a in arrays_in(found)]))
         return made
+
+    def _write(self, args: tuple) -> None:
+        """Notes what a tensor holds from now on: the value that was written into all of it."""
+        target, source = args
+        whole = type(target) is Traced and type(source) is Traced and source.near.dtype == target.near.dtype
+        if whole and source.near.shape == target.near.shape and source.value.kind == COMPUTED:
+            target.content, self.written = source.content or source.value, True
+
+    def _follow(self, node: Node, args: tuple, kwargs: dict) -> None:
+        """Notes what a node reads if tensors are followed by what was written into them; what is written into stays."""
+        count = len(written_by(node))
+        contents = tuple([a if i < count else _contents(a) for i, a in enumerate(args)])
+        more = {k: _contents(v) for k, v in kwargs.items()}
+        found = self.converted(contents), {k: self.converted(v) for k, v in more.items()}
+        if found != (node.args, node.kwargs):
+            node.contents = (*found, 0)
 
     def _wrapped(self, node: Node, found: Any) -> Any:
         if isinstance(found, np.generic):
@@ -174,6 +195,18 @@ class Recorder(Hooks):
             value.places = [*value.places, *[Place(place, "grad", None) for place in before]]
         self.values.append(value)
         return value
+
+
+def _contents(arg: Any) -> Any:
+    """Arguments with what was written into them in the place of traced arrays."""
+    kind = type(arg)
+    if kind is Traced:
+        return arg if arg.content is None else arg.content
+    if kind is tuple or kind is list:
+        return kind([_contents(a) for a in arg])
+    if kind is slice:
+        return slice(_contents(arg.start), _contents(arg.stop), _contents(arg.step))
+    return arg
 
 
 def _flat(args: Any) -> Any:

@@ -30,6 +30,7 @@ class Sweep:
         self.graph, self.recorder = graph, Recorder()
         self.apart = set(wrts) if apart else set()
         self.arrays: dict[Value, Any] = {}
+        self.readers: dict[Value, set[Node]] = {}  # by values, the nodes whose formulas name them
         self.parts: dict[Value, list] = {}
         self.totals: dict[Value, Any] = {}
         self.seeds: dict[Value, Value] = {}
@@ -54,6 +55,8 @@ class Sweep:
     def array(self, value: Value) -> Any:
         """The traced array that stands for a value; of a constant, its own."""
         found = self.arrays.get(value)
+        if self.recorder.place is not None:
+            self.readers.setdefault(value, set()).add(self.recorder.place)
         if found is None:
             found = self.arrays[value] = Traced(stand_in(value), self.recorder, value)
         return found

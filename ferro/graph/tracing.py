@@ -165,7 +165,14 @@ class _Capture:
             [*checks, *recorder.nodes, *counts],
             outputs,
             [self._history(t) for t in found],
+            self._contents(found),
         )
+
+    def _contents(self, found: list) -> dict[int, tuple]:
+        """By the numbers of results, the values that were written into them last, and whether those have a gradient."""
+        read = [(i, t, getattr(t._data, "content", None)) for i, t in enumerate(found)]
+        watch = self.recorder.watch
+        return {i: (content, watch.history_of(t, True)) for i, t, content in read if content is not None}
 
     def followed(self, result: Any) -> tuple:
         """The same for results of any kind, each output once; and where each result comes from. Nothing if that is no graph's matter."""

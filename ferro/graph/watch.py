@@ -39,7 +39,12 @@ class Watch(Observer):
             kinds = {i: self.history_of(xs[i]) for i in made.plan.indices}
             node.mask = sum(1 << i for i, kind in kinds.items() if kind != "leaf")
             node.foreign = sum(1 << i for i, kind in kinds.items() if kind == "foreign")
+            if node.contents is not None:
+                followed = {i: self.history_of(xs[i], True) for i in made.plan.indices}
+                node.contents = (*node.contents[:2], sum(1 << i for i, k in followed.items() if k == "foreign"))
             self.nodes[id(made)] = made, node
+            if op.name == "copy_slices" and type(xs[0]._data) is Traced:
+                xs[0]._data.content, self.recorder.written = node.outputs[0], True
         return result
 
     def writing(self, tensor: Any) -> None:
@@ -48,15 +53,18 @@ class Watch(Observer):
         if type(data) is HOST and not is_constant(tensor):
             tensor._data = Traced(data, self.recorder, self.recorder.constant(data))
 
-    def history_of(self, x: Any) -> str:
+    def history_of(self, x: Any, contents: bool = False) -> str:
         """Whether the history of a tensor is what the graph says of its value ("grad"), or lies elsewhere ("foreign").
 
-        "leaf": the function made a leaf of it (`requires_grad_`), where gradients end; "": it has no history.
+        "leaf": the function made a leaf of it (`requires_grad_`), where gradients end; "": it has no history. contents: the value is what
+        was last written into the tensor.
         """
         n = history(x)
         if n is None:
             return ""
         value = getattr(x._data, "value", None)
+        if contents and getattr(x._data, "content", None) is not None:
+            value = x._data.content
         before = self.recorder.external.get(id(x._data))
         if before is not None and (before is x if n is LEAF else n is history(before)):
             return "grad"

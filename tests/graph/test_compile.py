@@ -56,7 +56,7 @@ def test_programs_give_eagers_bits(name: str) -> None:
     (compiled,) = made
     told = compiled.explain()
     if case.why is None:
-        assert not said, str(said[0].message)
+        assert not [str(w.message) for w in said if issubclass(w.category, UserWarning)]
         assert len(told.graphs) == case.captures, str(told)
         assert told.replays > 0
     else:

@@ -167,6 +167,76 @@ def views_are_written(compile: Callable) -> Iterator[Any]:
 
 
 @replayed()
+def activations_in_place(compile: Callable) -> Iterator[Any]:
+    ferro.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 5), nn.SiLU(inplace=True), nn.Linear(5, 2)
+    )
+    f = compile(lambda x: model(x))
+    for i in range(5):
+        model.zero_grad()
+        x = leaf(3, 4, seed=i)
+        y = f(x)
+        y.sum().backward()
+        yield y, x.grad, [p.grad for p in model.parameters()]
+
+
+@replayed()
+def parts_are_written(compile: Callable) -> Iterator[Any]:
+    w = leaf(4, 3)
+
+    def f(x: Any) -> Any:
+        y = x * w
+        y[0] = x[1] * 2
+        y += 1
+        y[1:3].mul_(w[2])
+        y[y.detach() > 1.5] = 0.5
+        return y * w, y
+
+    f = compile(f)
+    for i in range(5):
+        w.grad = None
+        x = leaf(4, 3, seed=i)
+        y, z = f(x)
+        (y.sum() + z.prod()).backward()
+        yield y, z, x.grad, w.grad
+
+
+@replayed()
+def a_loop_that_adds_up(compile: Callable) -> Iterator[Any]:
+    w = leaf(3)
+
+    def f(x: Any) -> Any:
+        total = ferro.zeros(3)
+        for i in range(4):
+            total += (x * w) ** i
+        return total.tanh_()
+
+    f = compile(f)
+    for i in range(5):
+        w.grad = None
+        f(numbers(3, seed=i)).sum().backward()
+        yield w.grad
+
+
+@as_written("writes into memory that gradients meet")
+def a_view_from_before_a_write(compile: Callable) -> Iterator[Any]:
+    w = leaf(4, 3)
+
+    def f(x: Any) -> Any:
+        y = x * w
+        v = y[1:]
+        y.mul_(2)
+        return (v.detach() * y[1:]).sum()
+
+    f = compile(f)
+    for i in range(4):
+        w.grad = None
+        f(numbers(4, 3, seed=i)).backward()
+        yield w.grad
+
+
+@replayed()
 def an_argument_is_written(compile: Callable) -> Iterator[Any]:
     def f(x: Any) -> Any:
         x.mul_(2)
