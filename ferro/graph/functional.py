@@ -53,20 +53,34 @@ def functional(graph: Any) -> Functional:
         outputs[i], histories[i] = value, history
     outputs = [made[v] for v in outputs]
     group = _groups(nodes)
-    kept, written = _without_writes(nodes, outputs, group)
-    overwritten = {v: written[group.get(v, v)] for node in kept for v in node.outputs if group.get(v, v) in written}
+    kept, writes = _without_writes(nodes, outputs, group)
+    overwritten = _overwritten(kept, writes, group)
     return Functional(type(graph)([made[v] for v in graph.inputs], values, kept, outputs, histories), made, overwritten)
+
+
+def _overwritten(kept: list[Node], writes: list[Node], group: dict[Value, Value]) -> dict[Value, set[Node]]:
+    """See Functional: of each memory, what it held before each write."""
+    around = {n.args[1]: n.outputs[0] for n in kept if n.function == VIEW_PUT.name}  # by the part that was written
+    held: dict[Value, Value] = {}
+    by: dict[Value, set[Node]] = {}
+    for node in writes:
+        target, part = node.args
+        base = group.get(target, target)
+        before = held.get(base, base)
+        by.setdefault(group.get(before, before), set()).add(part.node)
+        held[base] = around.get(part, part)
+    return {v: by[group.get(v, v)] for node in kept for v in node.outputs if group.get(v, v) in by}
 
 
 def _without_writes(
     nodes: list[Node], outputs: list[Value], group: dict[Value, Value]
-) -> tuple[list[Node], dict[Value, set[Node]]]:
-    """The nodes without those that write into memory which nobody reads any more; by that memory, what computed the numbers.
+) -> tuple[list[Node], list[Node]]:
+    """The nodes without those that write into memory which nobody reads any more, and those.
 
     ``view_put(base, part)`` reads the base around the part, so for the write of that part it is no reader.
     """
     kept: list[Node] = []
-    dropped: dict[Value, set[Node]] = {}
+    dropped: list[Node] = []
     read = {group.get(v, v) for v in outputs}
     parts: dict[Value, set[Value]] = {}  # by a base, the parts with which copies of it are made later
     for node in reversed(nodes):
@@ -76,7 +90,7 @@ def _without_writes(
             if base not in read and parts.get(base, set()) <= {part}:
                 if base in parts:
                     read.add(base)
-                dropped.setdefault(base, set()).add(part.node)
+                dropped.append(node)
                 continue
         kept.append(node)
         operands = node.operands
@@ -84,7 +98,7 @@ def _without_writes(
             parts.setdefault(group.get(operands[0], operands[0]), set()).add(operands[1])
             operands = operands[1:]
         read.update([group.get(v, v) for v in operands])
-    return kept[::-1], dropped
+    return kept[::-1], dropped[::-1]
 
 
 def _groups(nodes: list[Node]) -> dict[Value, Value]:
