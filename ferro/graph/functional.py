@@ -64,10 +64,10 @@ def _overwritten(kept: list[Node], writes: list[Node], group: dict[Value, Value]
     held: dict[Value, Value] = {}
     by: dict[Value, set[Node]] = {}
     for node in writes:
-        target, part = node.args
+        target, part = node.operands
         base = group.get(target, target)
         before = held.get(base, base)
-        by.setdefault(group.get(before, before), set()).add(part.node)
+        by.setdefault(group.get(before, before), set()).add(part.node)  # type: ignore[arg-type]
         held[base] = around.get(part, part)
     return {v: by[group.get(v, v)] for node in kept for v in node.outputs if group.get(v, v) in by}
 
