@@ -186,22 +186,16 @@ def bind_large(op: Any, formula: Any, names: tuple[str, ...]) -> Callable:
     if direct is not None:
         compute = for_large(formula, direct)
         return lambda xp, g, node: compute(g, *saved_arrays(node, entries, ()))
-    steps = op.kind == ELEMENTWISE and _of_steps(formula)
 
     def function(xp: Any, g: Any, node: Any) -> Any:
         values = saved_arrays(node, entries, ())
         out = fusion.evaluate(formula, g, *values)
         if out is None:
-            out = blocks.by_blocks(formula, xp, g, *values) if steps else formula(xp, g, *values)
+            cut = op.kind == ELEMENTWISE and not fusion.is_one_step(formula, g, *values)
+            out = blocks.by_blocks(formula, xp, g, *values) if cut else formula(xp, g, *values)
         return out
 
     return function
-
-
-def _of_steps(formula: Any) -> bool:
-    """Whether a formula has several steps, and none that sees to large arrays itself (as `once` in activations.py)."""
-    code = getattr(formula, "__code__", None)
-    return code is not None and len(code.co_code) > 50 and "once" not in code.co_names
 
 
 def kind_of(op: Any, name: str) -> str:

@@ -349,3 +349,17 @@ def is_call(formula: Callable) -> bool:
     if found.function is where:
         return not any(isinstance(x, Symbol) and x.function for x in found.operands)
     return ufunc_of(found.function) is None
+
+
+def is_one_step(formula: Callable, *args: Any) -> bool:
+    """Whether formula(xp, *args) is no more than one call of a function, so that nothing is gained by going block by block."""
+    try:
+        return _is_one_step(formula, tuple([_ARRAY if isinstance(a, np.ndarray) else a for a in args]))
+    except TypeError:  # a parameter that cannot be hashed
+        return False
+
+
+@lru_cache(1024)
+def _is_one_step(formula: Callable, arguments: tuple) -> bool:
+    found = trace(formula, *[Symbol() if a is _ARRAY else a for a in arguments])
+    return found is not None and not any(isinstance(x, Symbol) and x.function for x in found.operands)

@@ -7,7 +7,7 @@ import ferro
 from ferro import cpu
 from ferro.cpu import fusion
 from ferro.cpu.lowering import loop_of
-from ferro.cpu.thresholds import PROGRAM_LEAST
+from ferro.cpu.thresholds import BLOCK_LEAST, PROGRAM_LEAST
 from ferro.native import readiness, threads, workers
 from tests.configuration import with_kernels
 
@@ -219,6 +219,24 @@ def test_a_large_chain_has_the_numbers_of_small_ones_for_any_number_of_threads()
         np.testing.assert_array_equal(found[1][k], found[2][k])
         np.testing.assert_array_equal(found[1][k], found[3][k])
         np.testing.assert_array_equal(found[2][k], np.concatenate([pair[k] for pair in small]))
+
+
+@with_kernels
+def test_a_slope_that_is_one_call_has_the_same_bits_wherever_an_element_stands():
+    """It had others in a last short block, which NumPy computed."""
+    rng = np.random.default_rng(2)
+    data, target = rng.standard_normal((2, 2 * BLOCK_LEAST + 1001)).astype(np.float32)
+
+    def slope(x, y):
+        x = ferro.tensor(x, requires_grad=True)
+        loss = ferro.nn.functional.binary_cross_entropy_with_logits(x, ferro.tensor(y).sigmoid(), reduction="sum")
+        loss.backward()
+        return x.grad.numpy()
+
+    slope(data, target)  # (the kernel is compiled)
+    readiness.finish()
+    turned = slope(np.flip(data).copy(), np.flip(target).copy())
+    np.testing.assert_array_equal(slope(data, target), np.flip(turned))
 
 
 def test_loops_are_those_of_the_ufunc():
