@@ -267,7 +267,7 @@ def pow(input: Any, exponent: Any, *, out: Tensor | None = None) -> Tensor:
         x, y = promote(*operands("pow", input, exponent))
         if x._data.dtype.kind == "b":
             raise NotImplementedError("pow: not defined for two bool operands; cast one of them to a number type")
-        result = apply(POW, (x, y))
+        result = binary(POW, x, y)
     else:
         raise TypeError(
             f"pow: expected a tensor as input or exponent, got {type(input).__name__} and {type(exponent).__name__}"
