@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_bits import muladd
-from ferro.cpu.kernels.jit_math import WHOLE32, exp, times_power, two_to_the
+from ferro.cpu.kernels.jit_bits import bits64, float64_of, muladd
+from ferro.cpu.kernels.jit_math import WHOLE32, exp, split_exp64, times_power, two_to_the
 from ferro.native.jit import by_precision, device
 
-f32, f64 = np.float32, np.float64
+f32, f64, i64 = np.float32, np.float64, np.int64
 
 
 @device
@@ -39,43 +39,58 @@ def _erf32(x):
 
 
 @device
+def _erf64_near(z):
+    """erf(x) / x - 1 for z = x² <= 1."""
+    # Here and below in two halves, even and odd: one after the other, each step would wait four cycles for the one before.
+    w = z * z
+    p = f64(5.945254692966e-11)
+    p = p * w + f64(1.4657878770395011e-08)
+    p = p * w + f64(1.6460972802586814e-06)
+    p = p * w + f64(0.00012055331036866374)
+    p = p * w + f64(0.005223977624780856)
+    p = p * w + f64(0.11283791670954857)
+    p = p * w + f64(0.1283791670955126)
+    q = f64(-1.1365661793395931e-09)
+    q = q * w + f64(-1.6350025065539813e-07)
+    q = q * w + f64(-1.4925593506029411e-05)
+    q = q * w + f64(-0.0008548326978741403)
+    q = q * w + f64(-0.026866170645072893)
+    q = q * w + f64(-0.3761263890318375)
+    return q * z + p
+
+
+@device
+def _erf64_far(c):
+    """log(1 - erf c) + c² for 1 <= c <= 6."""
+    u = c * f64(0.4) - f64(1.4)
+    w = u * u
+    p = f64(4.1222495226835586e-05)
+    p = p * w + f64(0.0010089725581910838)
+    p = p * w + f64(0.0022525899508422957)
+    p = p * w + f64(0.0008936629195575211)
+    p = p * w + f64(0.000807330862209372)
+    p = p * w + f64(0.005935005947888697)
+    p = p * w + f64(0.03412889459707005)
+    p = p * w + f64(0.20779342111196028)
+    p = p * w + f64(-1.8624374021790953)
+    q = f64(0.00031631161209354664)
+    q = q * w + f64(0.0018962812988038602)
+    q = q * w + f64(0.0017199175583537667)
+    q = q * w + f64(-0.00017813203641849152)
+    q = q * w + f64(-0.002439295725772462)
+    q = q * w + f64(-0.01438614101409563)
+    q = q * w + f64(-0.08165076263943162)
+    q = q * w + f64(-0.6652489708564336)
+    return q * u + p
+
+
+@device
 def _erf64(x):
     a = abs(x)
-    z = a * a
-    p = f64(5.945254692966e-11)
-    p = p * z + f64(-1.1365661793395931e-09)
-    p = p * z + f64(1.4657878770395011e-08)
-    p = p * z + f64(-1.6350025065539813e-07)
-    p = p * z + f64(1.6460972802586814e-06)
-    p = p * z + f64(-1.4925593506029411e-05)
-    p = p * z + f64(0.00012055331036866374)
-    p = p * z + f64(-0.0008548326978741403)
-    p = p * z + f64(0.005223977624780856)
-    p = p * z + f64(-0.026866170645072893)
-    p = p * z + f64(0.11283791670954857)
-    p = p * z + f64(-0.3761263890318375)
-    p = p * z + f64(0.1283791670955126)
-    near = x + x * p
+    near = x + x * _erf64_near(a * a)
     c = min(a, f64(6))  # beyond, erf is 1
-    u = c * f64(0.4) - f64(1.4)
-    q = f64(4.1222495226835586e-05)
-    q = q * u + f64(0.00031631161209354664)
-    q = q * u + f64(0.0010089725581910838)
-    q = q * u + f64(0.0018962812988038602)
-    q = q * u + f64(0.0022525899508422957)
-    q = q * u + f64(0.0017199175583537667)
-    q = q * u + f64(0.0008936629195575211)
-    q = q * u + f64(-0.00017813203641849152)
-    q = q * u + f64(0.000807330862209372)
-    q = q * u + f64(-0.002439295725772462)
-    q = q * u + f64(0.005935005947888697)
-    q = q * u + f64(-0.01438614101409563)
-    q = q * u + f64(0.03412889459707005)
-    q = q * u + f64(-0.08165076263943162)
-    q = q * u + f64(0.20779342111196028)
-    q = q * u + f64(-0.6652489708564336)
-    q = q * u + f64(-1.8624374021790953)
-    far = math.copysign(f64(1) - exp(q - c * c), x)
+    y, t = split_exp64(_erf64_far(c) - c * c)
+    far = math.copysign(f64(1) - float64_of(bits64(y) + (bits64(t) << i64(52))), x)
     return near if a < f64(1) or math.isnan(x) else far
 
 
