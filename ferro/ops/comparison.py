@@ -212,7 +212,7 @@ def comparison_operator(op: Op) -> Callable[[Any, Any], Tensor]:
         if self._data.dtype.kind != "c":
             kind = type(other)
             if kind is float or kind is int:
-                return plain(self, other)
+                return binary(op, self, other)
             try:
                 if other._data.dtype.kind != "c":
                     return plain(self, other)
