@@ -359,7 +359,9 @@ def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -
 
 def _multiples(shape: tuple, step: int) -> Any:
     """The multiples of a step, from 0; small arrays of them are kept."""
-    return _few_multiples(shape, step) if math.prod(shape) <= SMALL else np.arange(math.prod(shape)).reshape(shape) * step
+    return (
+        _few_multiples(shape, step) if math.prod(shape) <= SMALL else np.arange(math.prod(shape)).reshape(shape) * step
+    )
 
 
 @lru_cache(256)

@@ -14,6 +14,7 @@ from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.dtypes import refuse_gradient
 from ferro.core.layout import arranged, strided
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
+from ferro.cpu.kernels.strided_copy import filled
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -103,11 +104,7 @@ def _filled(
     shape = sizes(name, shape)
     d = chosen_dtype(dtype, out, dtypes.default().np)
     try:
-        if value:
-            a = np.empty(shape, d)
-            a.fill(value)
-        else:
-            a = np.zeros(shape, d)
+        a = filled(shape, d, value) if value else np.zeros(shape, d)
     except ValueError:
         refuse_shape(name, shape)
         raise

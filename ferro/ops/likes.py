@@ -13,6 +13,7 @@ from ferro.core.device import known
 from ferro.core.dtypes import INEXACT, refuse_gradient, to_numpy
 from ferro.core.layout import arranged, strided
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
+from ferro.cpu.kernels.strided_copy import filled
 from ferro.ops.creation import refuse_shape
 
 if TYPE_CHECKING:
@@ -33,10 +34,7 @@ def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_
 
 
 def _ones(shape: tuple, dtype: Any) -> Any:
-    """np.ones(shape, dtype), in a third of the time."""
-    out = np.empty(shape, dtype)
-    out.fill(1)
-    return out
+    return filled(shape, dtype, 1)
 
 
 def zeros_like(
