@@ -10,12 +10,13 @@ import numpy as np
 from ferro.core.backend import HOST
 from ferro.core.naming import called
 from ferro.cpu import layouts
+from ferro.cpu.kernels.strided_copy import filled
 from ferro.cpu.layouts import BATCHES, CHANNELS, DENSE, FIRST, IMAGES, ITERATED, joined, moved
 from ferro.cpu.shape import geometry, reach, storage_bytes
 
 # Rules for the `layout` of an Op, and where the elements of an array of any backend lie in its storage.
 __all__ = ["BATCHES", "CHANNELS", "DENSE", "FIRST", "IMAGES", "ITERATED", "arranged", "channels_last", "channels_last_3d",
-           "contiguous_format", "geometry", "joined", "layout", "memory_format", "memory_order", "moved", "preserve_format",
+           "contiguous_format", "filled", "geometry", "joined", "layout", "memory_format", "memory_order", "moved", "preserve_format",
            "reach", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr", "steps", "storage_bytes", "strided",
            "title"]  # fmt: skip
 

@@ -12,9 +12,8 @@ from ferro.core import device as _device
 from ferro.core.arguments import into, need_tensor, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.dtypes import refuse_gradient
-from ferro.core.layout import arranged, strided
+from ferro.core.layout import arranged, filled, strided
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
-from ferro.cpu.kernels.strided_copy import filled
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -11,9 +11,8 @@ from ferro.core.arguments import sizes, with_size
 from ferro.core.base import LEAF, mark_inference, wrap
 from ferro.core.device import known
 from ferro.core.dtypes import INEXACT, refuse_gradient, to_numpy
-from ferro.core.layout import arranged, strided
+from ferro.core.layout import arranged, filled, strided
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
-from ferro.cpu.kernels.strided_copy import filled
 from ferro.ops.creation import refuse_shape
 
 if TYPE_CHECKING:
