@@ -272,6 +272,8 @@ def test_what_a_gradient_needs_must_not_be_written_over() -> None:
         NotImplementedError, match=r"needs %\d, made by 'exp' at .*, into which the function writes afterwards"
     ):
         capture(function, leaf(3)).differentiate()
+    with pytest.raises(NotImplementedError, match="into which the function writes afterwards"):
+        capture(lambda x: (lambda y: y.mul_(y).sum())(x.exp()), leaf(3)).differentiate()
 
 
 def test_what_has_no_derivative_is_refused_with_its_line() -> None:
