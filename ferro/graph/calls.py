@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.autograd.backward import grad
+from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, mark_inference, version_of, wrap
 from ferro.core.dtypes import INEXACT
@@ -24,12 +26,14 @@ from ferro.core.provenance import caller
 from ferro.core.saved_values import modified
 from ferro.core.shown import Node
 from ferro.graph.differentiate import differentiate, refuse_overwritten
+from ferro.graph.errors import CaptureError
 from ferro.graph.functional import functional, has_contents
 from ferro.graph.functions import effects
 from ferro.graph.graph import Graph
 from ferro.graph.interpreter import execute
 from ferro.graph.ir import FOREIGN, GRAD, SPENT, Value
 from ferro.graph.ir import Node as GraphNode
+from ferro.graph.taped import taped
 
 
 class Call:
@@ -117,7 +121,8 @@ class Call:
         ]
         inputs = [tensors[i] for i in self.plan.kept_inputs]
         versions = [version_of(t) for t in inputs] + [version_of(outs[i]) if i < len(outs) else None for i in self.kept]
-        node.saved = inputs, [arrays[i] for i in self.kept], versions, [0 if v is None else v.n for v in versions]
+        kept, expected = [arrays[i] for i in self.kept], [0 if v is None else v.n for v in versions]
+        node.saved = inputs, kept, versions, expected, tensors
         return outs
 
     def backward(self, run: Any, grads: Sequence[Any], node: Any) -> list:
@@ -126,23 +131,39 @@ class Call:
         gradient = self.gradient(tuple([g is not None for g in present]))
         if type(node.saved) is Freed:
             raise FreedError
-        inputs, computed, versions, expected = node.saved
+        inputs, computed, versions, expected, tensors = node.saved
         for i, (v, n) in enumerate(zip(versions, expected, strict=True)):
             if v is not None and v.n != n:
                 some = [*inputs, *computed]
                 modified(node, v, n, some[i].shape)
-        given = [g for g in present if g is not None]
+        given = [g if run.record else np.asarray(g) for g in present if g is not None]
         if not run.record:
             saved = [*[t._data for t in inputs], *computed]
             taken = [saved[self.at[v]] for values in gradient._passed for v in values]
             return self._spread(gradient, execute(gradient.short, [*given, *taken]))
         saved = [*inputs, *[self._kept(node, a, i) for i, a in zip(self.kept, computed, strict=True)]]
         taken = [saved[self.at[v]] for values in gradient._passed for v in values]
-        gradient = gradient.recorded()
-        if gradient.call is None:
-            gradient.call = Call(gradient.backward)
         with run.lock, run.user():
-            return self._spread(gradient, gradient.call([*given, *taken]))
+            try:
+                twin = gradient.recorded()
+                twin.call = twin.call or Call(twin.backward)
+            except (NotImplementedError, CaptureError):
+                return self._on_the_tape(
+                    tensors, given, [i for i, g in zip(self.graded, present, strict=True) if g is not None]
+                )
+            return self._spread(twin, twin.call([*given, *taken]))
+
+    def _on_the_tape(self, tensors: Sequence[Any], given: list, which: list[int]) -> list:
+        """The same by eager's formulas, which may decide by numbers: the operations are recorded once more, on aliases of the arguments."""
+        own = [t if t._node is None else backend.functional.clone(t) for t in tensors]
+        made = taped(self.graph, dict(zip(self.given, own, strict=True)))
+        wrts = [t for v, t in zip(self.given, own, strict=True) if v.requires_grad and t._node is not None]
+        found = iter(grad([made[self.values[i]] for i in which], wrts, given, create_graph=True, allow_unused=True))
+        spread: list = []
+        for v, t, edges in zip(self.given, own, self.edges, strict=True):
+            if v.requires_grad:
+                spread += [next(found) if t._node is not None else None, *[None] * (edges - 1)]
+        return spread
 
     def _kept(self, node: Any, array: Any, i: int) -> Any:
         """What was kept of a result, or on the way, as the tensor with its history."""

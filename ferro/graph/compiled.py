@@ -149,7 +149,7 @@ class Compiled:
         self.misses: list[str] = []
         self.fallbacks: list[str] = []
         self.seconds = 0.0
-        self.given_up = False
+        self.given_up = self.fixed = False  # fixed: float arguments are no numbers of graphs
         self.changed = ""  # what the last replay said that met other numbers
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
@@ -216,14 +216,19 @@ class Compiled:
         """One call, eagerly, and its graph for the next ones."""
         begin = time.perf_counter()
         miss = self._miss(args, kwargs) if self.entries else ""
-        followed = follow(self.fn, args, kwargs, self.fullgraph)
+        followed = follow(self.fn, args, kwargs, self.fullgraph, self.fixed)
         if followed is None:  # another thread captures
             return self._as_written(args, kwargs)
         reason = followed.reason
         if reason is None:
             try:
                 entry = _Entry(followed, args, kwargs, self.entries)
-            except NotImplementedError as error:
+            except (NotImplementedError, CaptureError) as error:
+                if (
+                    followed.numbers and not self.fixed
+                ):  # a formula asked for a float: floats are part of the program then
+                    self.fixed = True
+                    return followed.result
                 reason = str(error)
             else:
                 if self.entries:

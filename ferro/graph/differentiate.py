@@ -23,7 +23,7 @@ from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT
 from ferro.graph.copies import alive, node_copy, value_copy
 from ferro.graph.functional import functional, has_contents
-from ferro.graph.functions import written_by
+from ferro.graph.functions import has_any_shape, written_by
 from ferro.graph.ir import BOUND, CAPTURED, COMPUTED, CONSTANT, FOREIGN, INPUT, Node, Value
 from ferro.graph.passes.pair import DEFAULT as PAIR
 from ferro.graph.passes.pair import optimised_pair
@@ -250,6 +250,11 @@ def _chosen_wrt(graph: Any, wrt: Any) -> list[Value]:
 
 def _assembled(graph: Any, fs: list, wrts: list, sweep: Any, found: list, like: Gradient | None) -> Gradient:
     """The three graphs; those of `like` have the same inputs."""
+    for node in sweep.recorder.nodes:
+        if has_any_shape(node.function, node.args):
+            raise NotImplementedError(
+                f"differentiate: the gradient of '{_maker(graph, node)}' at {node.line} has steps whose shapes depend on the data"
+            )
     make = type(graph)
     grads = [None if g is None else sweep.value_of(g) for g in found]
     histories = [sweep.history_of(g) for g in found if g is not None]
@@ -282,6 +287,10 @@ def _assembled(graph: Any, fs: list, wrts: list, sweep: Any, found: list, like: 
     _split(graph, alive(nodes, own), own, histories, sweep, gradient, like)
     gradient.cotangents = [graph.outputs.index(v) if v in graph.outputs else -1 for v in fs]
     return gradient
+
+
+def _maker(graph: Any, node: Node) -> str:
+    return graph.nodes[node.of].function if node.of is not None else node.function
 
 
 def _split(

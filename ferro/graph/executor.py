@@ -115,7 +115,12 @@ class Program:
 
     def _several(self, i: int, found: Any) -> list[np.ndarray]:
         """The arrays that node number i gave; ValueError where they are not those of the capture."""
-        node, made = self.nodes[i], list(arrays_in(found))
+        node = self.nodes[i]
+        if node.absent and isinstance(found, tuple) and len(found) == len(node.results):
+            found = tuple(
+                [f for k, f in enumerate(found) if not node.absent >> k & 1]
+            )  # (what the capture did without)
+        made = list(arrays_in(found))
         if len(made) != len(node.outputs):
             raise ValueError(f"'{node.function}' gave {len(made)} arrays, where the graph has {len(node.outputs)}")
         for value, array in zip(node.outputs, made, strict=True):

@@ -61,16 +61,17 @@ class Followed(NamedTuple):
     numbers: dict  # the float arguments, by their places among the leaves: Number
 
 
-def follow(fn: Callable, args: tuple, kwargs: dict, strict: bool) -> Followed | None:
+def follow(fn: Callable, args: tuple, kwargs: dict, strict: bool, fixed: bool = False) -> Followed | None:
     """Calls ``fn(*args, **kwargs)`` once, as eager would, and notes what it computes as long as a graph can hold it.
 
-    strict: CaptureError, where the call stands, as soon as it cannot. None, and nothing was called, if another capture runs.
+    strict: CaptureError, where the call stands, as soon as it cannot; fixed: float arguments are part of the
+    program. None, and nothing was called, if another capture runs.
     """
     reached = places(fn, args, kwargs)
     recorder = Recorder({**reached.names, **named(fn, args, kwargs)}, lenient=True)
     recorder.places, recorder.raises = reached.tensors, strict
     leaves, structure = trees.flatten((args, kwargs))
-    floats = [i for i, x in enumerate(leaves) if type(x) is float]
+    floats = [i for i, x in enumerate(leaves) if type(x) is float and not fixed]
     if not _TURN.acquire(blocking=False):
         return None
     try:

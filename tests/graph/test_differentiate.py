@@ -261,6 +261,11 @@ def test_what_is_written_in_place_is_followed() -> None:
         assert same_bits(got._data, wanted._data)
 
 
+def _squares_in_place(x: Any) -> Any:
+    y = x.exp()
+    return y.mul_(y).sum()
+
+
 def test_what_a_gradient_needs_must_not_be_written_over() -> None:
     def function(x: Any) -> Any:
         y = x.exp()
@@ -273,7 +278,7 @@ def test_what_a_gradient_needs_must_not_be_written_over() -> None:
     ):
         capture(function, leaf(3)).differentiate()
     with pytest.raises(NotImplementedError, match="into which the function writes afterwards"):
-        capture(lambda x: (lambda y: y.mul_(y).sum())(x.exp()), leaf(3)).differentiate()
+        capture(_squares_in_place, leaf(3)).differentiate()
 
 
 def test_what_has_no_derivative_is_refused_with_its_line() -> None:
