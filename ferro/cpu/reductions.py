@@ -347,7 +347,10 @@ def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -
         return g.reshape(())
     out = np.zeros(x_shape, g.dtype)
     if len(x_shape) == 2 and index.size == x_shape[1 - dim]:  # one number in every row or column
-        if dim:
+        if type(out) is not np.ndarray:
+            places, index = np.arange(index.size), index.reshape(-1)
+            out[(places, index) if dim else (index, places)] = g.reshape(-1)
+        elif dim:
             out.put(_multiples(index.shape, x_shape[1]) + index, g)
         else:
             out.put(_multiples(index.shape, 1) + index * x_shape[1], g)

@@ -79,15 +79,20 @@ class Reading:
         self._ids: set[int] | None = None
         self._functions: dict[CodeType, list[FunctionType]] | None = None
         self._outer: Any = None
+        self._collects = False
 
     def __enter__(self) -> Reading:
         self._before = gc.get_objects()
+        self._collects = gc.isenabled()
+        gc.disable()  # (what gc calls, finalisers and callbacks, is not the program)
         self._outer = sys.getprofile()
         sys.setprofile(self._event)
         return self
 
     def __exit__(self, *exc: object) -> None:
         sys.setprofile(self._outer)
+        if self._collects:
+            gc.enable()
         self._functions = None
 
     def done(self) -> None:

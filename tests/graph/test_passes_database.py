@@ -16,7 +16,7 @@ from ferro.graph.ir import replaced
 from ferro.graph.passes.dead_code import never_raises
 from ferro.graph.passes.memory import may_share
 from tests.graph.test_database import ENTRIES, REFUSED
-from tests.graph.test_gradients import NONE, leaves, outputs_of
+from tests.graph.test_gradients import BY_DATA, NONE, leaves, outputs_of
 from tests.helpers import arrays_of, rng_of
 
 EXTREME = [float("nan"), float("inf"), -1.0, 0.0, float("-inf"), -0.0, 3e38, 1e-45]
@@ -67,7 +67,9 @@ def check_nodes(graph: Graph, inputs: list) -> None:
 
 
 @pytest.mark.parametrize("many", [1, pytest.param(None, marks=pytest.mark.slow)], ids=["few", "many"])
-@pytest.mark.parametrize("entry", [e for e in ENTRIES if e.path not in (*REFUSED, *NONE)], ids=lambda e: e.path)
+@pytest.mark.parametrize(
+    "entry", [e for e in ENTRIES if e.path not in (*REFUSED, *NONE, *BY_DATA)], ids=lambda e: e.path
+)
 def test_samples_keep_their_bits(entry: Entry, many: int | None) -> None:
     for k, sample in enumerate(entry.samples[:many]):
         graph, inputs = graphs(entry, sample, "float64" if k % 2 else "float32")
