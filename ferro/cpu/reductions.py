@@ -8,7 +8,6 @@ summed as float32 and rounded once.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -347,29 +346,13 @@ def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -
         return g.reshape(())
     out = np.zeros(x_shape, g.dtype)
     if len(x_shape) == 2 and index.size == x_shape[1 - dim]:  # one number in every row or column
-        if type(out) is not np.ndarray:
-            places, index = np.arange(index.size), index.reshape(-1)
-            out[(places, index) if dim else (index, places)] = g.reshape(-1)
-        elif dim:
-            out.put(_multiples(index.shape, x_shape[1]) + index, g)
-        else:
-            out.put(_multiples(index.shape, 1) + index * x_shape[1], g)
+        places = np.arange(index.size)
+        index = index.reshape(-1)
+        out[(places, index) if dim else (index, places)] = g.reshape(-1)
         return out
     if not keepdim:
         g, index = np.expand_dims(g, dim), np.expand_dims(index, dim)
     return scatter_(out, dim, index, g)
-
-
-def _multiples(shape: tuple, step: int) -> Any:
-    """The multiples of a step, from 0; small arrays of them are kept."""
-    return (
-        _few_multiples(shape, step) if math.prod(shape) <= SMALL else np.arange(math.prod(shape)).reshape(shape) * step
-    )
-
-
-@lru_cache(256)
-def _few_multiples(shape: tuple, step: int) -> Any:
-    return np.arange(math.prod(shape)).reshape(shape) * step
 
 
 # -- logic -------------------------------------------------------------------------------------------------------------

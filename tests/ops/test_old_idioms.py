@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ferro
+from ferro.core import notices
 
 # Programs of one line about the library `t`; numbers, dtypes, shapes and names are compared as they print.
 IDIOMS = """
@@ -222,6 +223,12 @@ def outcome(t: Any, idiom: str) -> tuple[Any, str, list[type]]:
         except (TypeError, ValueError, RuntimeError, AssertionError, OverflowError, IndexError) as e:
             error, text = e, str(e).partition("\n")[0]
     return error, text, [w.category for w in seen]
+
+
+@pytest.fixture(autouse=True)
+def _notices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warnings that are given once in a process are given in every test."""
+    monkeypatch.setattr(notices, "_given", set())
 
 
 @pytest.mark.parametrize("idiom", IDIOMS)
