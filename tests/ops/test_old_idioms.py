@@ -226,9 +226,10 @@ def outcome(t: Any, idiom: str) -> tuple[Any, str, list[type]]:
 
 
 @pytest.fixture(autouse=True)
-def _notices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Warnings that are given once in a process are given in every test."""
-    monkeypatch.setattr(notices, "_given", set())
+def _notices(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What both libraries say once in a process of typed storages they say in every test, whatever ran before."""
+    monkeypatch.setattr(notices, "_given", {text for text in notices._given if "TypedStorage" not in text})
+    torch.storage._reset_warn_typed_storage_removal()
 
 
 @pytest.mark.parametrize("idiom", IDIOMS)
