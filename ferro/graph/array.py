@@ -23,14 +23,17 @@ from ferro.graph.functions import ARRAY, BINARY, CHECKS, COMPARED, FUNCTIONS, ME
 
 
 class Traced:
-    """See Note [Traced arrays]. `value` is None until a node reads it; `content` is what was written into all of it last, if a value is."""
+    """See Note [Traced arrays]. `value` is None until a node reads it; `content` is the value that was written into all of it last, `before` what
+    that was before a write into a part of it.
+    """
 
-    __slots__ = ("content", "near", "recorder", "value")
+    __slots__ = ("before", "content", "near", "recorder", "value")
     __hash__ = object.__hash__
 
     def __init__(self, near: np.ndarray, recorder: Any, value: Any = None) -> None:
         self.near, self.recorder, self.value = near, recorder, value
         self.content: Any = None
+        self.before: Any = None
 
     shape = property(lambda self: self.near.shape)
     dtype = property(lambda self: self.near.dtype)

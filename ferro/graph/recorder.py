@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core.primitives import COPY_SLICES
 from ferro.core.provenance import at, caller
 from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
@@ -28,7 +29,7 @@ class Recorder(Hooks):
         self.lenient = lenient
         self.raises = not lenient
         self.inputs: list[Any] = []  # the tensors of the inputs
-        self.written = False  # whether something was written into a tensor that is a value as well
+        self.followed: list[Traced] = []  # arrays that have contents, or had them before the last write
         self.reason: str | None = None  # why a lenient capture ended
         self.closed = False
         self.values: list[Value] = []  # inputs, bound values and constants
@@ -108,10 +109,10 @@ class Recorder(Hooks):
             self.refuse(f"the shape of what '{name}' gives depends on the data")
             return found
         node = Node(name, self.converted(args), {k: self.converted(v) for k, v in kwargs.items()}, is_effect(name))
-        if self.written:
+        if self.followed:
             self._follow(node, args, kwargs)
-        if name == "xp.write_":
-            self._write(args)
+        if effects(name).writes:
+            self._write(name, args)
         if self.place is not None:
             node.location, node.module, node.of = self.place.location, self.place.module, self.of
         else:
@@ -124,17 +125,33 @@ class Recorder(Hooks):
             self.seen.append((node, [a.copy() for a in arrays_in(found)]))
         return made
 
-    def _write(self, args: tuple) -> None:
-        """Notes what a tensor holds from now on: the value that was written into all of it."""
-        target, source = args
+    def _write(self, name: str, args: tuple) -> None:
+        """Notes what tensors hold from now on: the value that was written into all of one; nothing that is known, if they share its memory."""
+        source = args[1] if name == "xp.write_" else None
+        written = [a for a in _flat(args) if type(a) is Traced and a is not source]
+        for array in self.followed:
+            if any(np.may_share_memory(array.near, target.near) for target in written):
+                array.before, array.content = array.content, None
+        target = args[0]
         whole = type(target) is Traced and type(source) is Traced and source.near.dtype == target.near.dtype
         if whole and source.near.shape == target.near.shape and source.value.kind == COMPUTED:
-            target.content, self.written = source.content or source.value, True
+            self.holds(target, source.content or source.value)
+
+    def holds(self, array: Traced, content: Value) -> None:
+        """Notes the value that an array holds from now on."""
+        if all(array is not other for other in self.followed):
+            self.followed.append(array)
+        array.content, array.before = content, None
 
     def _follow(self, node: Node, args: tuple, kwargs: dict) -> None:
-        """Notes what a node reads if tensors are followed by what was written into them; what is written into stays."""
+        """Notes what a node reads if tensors are followed by what was written into them; what is written into stays.
+
+        ``copy_slices`` stands behind the write into a part of its base, and reads what the base held before.
+        """
         count = len(written_by(node))
         contents = tuple([a if i < count else _contents(a) for i, a in enumerate(args)])
+        if node.function == COPY_SLICES.name:
+            contents = (args[0].content or args[0].before or args[0], *contents[1:])
         more = {k: _contents(v) for k, v in kwargs.items()}
         found = self.converted(contents), {k: self.converted(v) for k, v in more.items()}
         if found != (node.args, node.kwargs):

@@ -173,7 +173,7 @@ class _Capture:
         """By the numbers of results, the values that were written into them last, and whether those have a gradient."""
         read = [(i, t, getattr(t._data, "content", None)) for i, t in enumerate(found)]
         watch = self.recorder.watch
-        return {i: (content, watch.history_of(t, True)) for i, t, content in read if content is not None}
+        return {i: (content, watch.history_of(t, content)) for i, t, content in read if content is not None}
 
     def followed(self, result: Any) -> tuple:
         """The same for results of any kind, each output once; and where each result comes from. Nothing if that is no graph's matter."""

@@ -11,6 +11,7 @@ from ferro.core.base import LEAF
 from ferro.core.history import history
 from ferro.core.node import OutputRef, next_sequence
 from ferro.core.op import Op
+from ferro.core.primitives import COPY_SLICES
 from ferro.core.operands import is_constant
 from ferro.graph.array import Traced
 from ferro.graph.ir import Node
@@ -40,11 +41,11 @@ class Watch(Observer):
             node.mask = sum(1 << i for i, kind in kinds.items() if kind != "leaf")
             node.foreign = sum(1 << i for i, kind in kinds.items() if kind == "foreign")
             if node.contents is not None:
-                followed = {i: self.history_of(xs[i], True) for i in made.plan.indices}
+                followed = {i: self.history_of(xs[i], _read(op, xs[i]._data)) for i in made.plan.indices}
                 node.contents = (*node.contents[:2], sum(1 << i for i, k in followed.items() if k == "foreign"))
             self.nodes[id(made)] = made, node
-            if op.name == "copy_slices" and type(xs[0]._data) is Traced:
-                xs[0]._data.content, self.recorder.written = node.outputs[0], True
+            if op is COPY_SLICES:
+                self.recorder.holds(xs[0]._data, node.outputs[0])
         return result
 
     def writing(self, tensor: Any) -> None:
@@ -53,18 +54,16 @@ class Watch(Observer):
         if type(data) is HOST and not is_constant(tensor):
             tensor._data = Traced(data, self.recorder, self.recorder.constant(data))
 
-    def history_of(self, x: Any, contents: bool = False) -> str:
+    def history_of(self, x: Any, value: Any = None) -> str:
         """Whether the history of a tensor is what the graph says of its value ("grad"), or lies elsewhere ("foreign").
 
-        "leaf": the function made a leaf of it (`requires_grad_`), where gradients end; "": it has no history. contents: the value is what
-        was last written into the tensor.
+        "leaf": the function made a leaf of it (`requires_grad_`), where gradients end; "": it has no history. value: what it is read as (default:
+        the value of its array).
         """
         n = history(x)
         if n is None:
             return ""
-        value = getattr(x._data, "value", None)
-        if contents and getattr(x._data, "content", None) is not None:
-            value = x._data.content
+        value = value or getattr(x._data, "value", None)
         before = self.recorder.external.get(id(x._data))
         if before is not None and (before is x if n is LEAF else n is history(before)):
             return "grad"
@@ -81,3 +80,10 @@ class Watch(Observer):
                 "function"
             )
         return rest()
+
+
+def _read(op: Op, array: Any) -> Any:
+    """What an operation reads an array as if tensors are followed by what was written into them; see Recorder._follow."""
+    if type(array) is not Traced:
+        return None
+    return array.content or (array.before if op is COPY_SLICES else None)

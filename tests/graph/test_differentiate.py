@@ -12,6 +12,7 @@ from ferro.core.op import OPS, Op
 from ferro.core.samples import Arg, Sample
 from ferro.graph import Gradient, Graph, capture
 from ferro.graph.compare import same_bits
+from ferro.graph.functional import functional
 
 
 def leaf(*shape: int, seed: int = 0) -> Any:
@@ -264,6 +265,23 @@ def test_what_is_written_in_place_is_followed() -> None:
 def _squares_in_place(x: Any) -> Any:
     y = x.exp()
     return y.mul_(y).sum()
+
+
+def test_what_is_written_unseen_is_read() -> None:
+    """After a write that no history tells of, a tensor is its memory, not what was written into it before."""
+    w = leaf(3)
+
+    def function(x: Any) -> Any:
+        y = x * w
+        part = y.detach()[1:]
+        y.add_(2)
+        with ferro.no_grad():
+            ferro.add(x[1:], x[1:], out=part)
+        return y + w
+
+    x = leaf(3, seed=1).detach()
+    (got,) = functional(capture(function, x)).graph.interpret(x)
+    assert same_bits(got._data, function(x)._data)
 
 
 def test_what_a_gradient_needs_must_not_be_written_over() -> None:

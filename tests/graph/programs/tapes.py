@@ -202,6 +202,26 @@ def parts_are_written(compile: Callable) -> Iterator[Any]:
         yield y, z, x.grad, w.grad
 
 
+@as_written("writes into memory that gradients meet")
+def a_part_is_written_unseen(compile: Callable) -> Iterator[Any]:
+    w = leaf(3)
+
+    def f(x: Any) -> Any:
+        y = x * w
+        part = y.detach()[1:]
+        y.add_(2)
+        with ferro.no_grad():
+            ferro.add(x[1:], x[1:], out=part)
+        return y + w
+
+    f = compile(f)
+    for i in range(4):
+        w.grad = None
+        y = f(numbers(3, seed=i))
+        y.sum().backward()
+        yield y, w.grad
+
+
 @replayed()
 def a_loop_that_adds_up(compile: Callable) -> Iterator[Any]:
     w = leaf(3)
