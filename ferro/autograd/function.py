@@ -29,6 +29,7 @@ from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.history import history
 from ferro.core.inplace import rebase
 from ferro.core.node import Freed, MultiNode, OutputRef, next_sequence, node_meta
+from ferro.core.plan import CalledOp, CalledPlan
 from ferro.core.provenance import caller
 from ferro.core.saved import freed
 from ferro.core.shown import Node
@@ -80,23 +81,16 @@ def _backward(cls: Any) -> Callable:
     return cls.vjp if cls.vjp is not Function.vjp else cls.backward
 
 
-class _FunctionOp:
+class _FunctionOp(CalledOp):
     """Stands for an Op in the plan of a custom function."""
-
-    multi, lone, weight, variadic, view = True, None, 20.0, False, False
-    nondiff_indices: frozenset = frozenset()
 
     def __init__(self, cls: Any) -> None:
         self.name = cls.__name__
         self.backward_name = cls._backward_cls.__name__
 
 
-class _FunctionPlan:
+class _FunctionPlan(CalledPlan):
     """Stands for a Plan: which arguments get gradients, and how the engine runs the user's backward."""
-
-    joint, general, same, keeps, keeps_out = True, True, False, True, False
-    formulas = recorded = (None,)
-    spread = kinds = names = ()
 
     def __init__(self, cls: Any, arity: int, indices: tuple) -> None:
         self.cls, self.arity, self.indices = cls, arity, indices

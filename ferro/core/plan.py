@@ -23,6 +23,27 @@ def argument_names(function: Any) -> list[str]:
     return list(code.co_varnames[: code.co_argcount])
 
 
+class CalledOp:
+    """Stands for an Op where a node's backward is called as a whole: that of a custom function, or of a compiled one."""
+
+    multi, lone, weight, variadic, view = True, None, 20.0, False, False
+    nondiff_indices: frozenset = frozenset()
+    name: str
+    backward_name: str
+
+
+class CalledPlan:
+    """Stands for a Plan there: ``user(run, gradients, node)`` gives those of all `arity` arguments, of which `indices` have edges."""
+
+    joint, general, same, keeps, keeps_out = True, True, False, True, False
+    formulas = recorded = (None,)
+    spread = kinds = names = ()
+    definition: Any = None
+    op: Any
+    arity: int
+    indices: tuple
+
+
 class Plan:
     """How one kind of recorded call runs backward: `formulas` on arrays and `recorded` on Tensors, one per edge.
 

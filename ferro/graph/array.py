@@ -157,9 +157,8 @@ def noted(
     if not recorder.notes():
         return function(*near, **more)  # (another thread's)
     recorder.before(name, some, near)
-    with np.errstate(
-        all="ignore"
-    ):  # as in a replay; an operation that NumPy warns of would be called anew, by its steps
+    # As in a replay; an operation that NumPy warns of would be called anew, by its steps.
+    with np.errstate(all="ignore"):
         found = function(*near, **more)
     for a in args if itself else ():
         if type(a) is Traced and a.near is found:

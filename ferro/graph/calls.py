@@ -22,6 +22,7 @@ from ferro.core.base import LEAF, mark_inference, version_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.history import history
 from ferro.core.node import Freed, FreedError, MultiNode, OutputRef, next_sequence
+from ferro.core.plan import CalledOp, CalledPlan
 from ferro.core.provenance import caller
 from ferro.core.saved_values import modified
 from ferro.core.shown import Node
@@ -42,12 +43,12 @@ class Call:
     `values` are the outputs of its forward: the graph's, then what is kept for backward; `graded` says which have a gradient.
     """
 
-    def __init__(self, graph: Graph, histories: Sequence[str] | None = None) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.overwritten: dict[Value, set[GraphNode]] = {}
         if has_contents(graph) and _is_graded(graph):
             graph, _, self.overwritten = functional(graph)
         self.graph = graph
-        self.histories = list(graph.histories if histories is None else histories)
+        self.histories = graph.histories
         if FOREIGN in self.histories:
             raise NotImplementedError("a result has its history from a custom Function, or from before the call")
         self.given: list[Value] = [*dict.fromkeys(graph.inputs), *graph.bound]
@@ -111,9 +112,9 @@ class Call:
         node: Any = CompiledFunctionBackward()
         edges = [t if (n := history(t)) is LEAF else n for t in [tensors[i] for i in self.plan.sources]]
         node.plan, node.outputs, node.meta, node.shape, node.dtype = self.plan, self.plan.slots, None, None, None
-        if None in edges:  # a cotangent, or what was kept, without a history
-            node.plan = self.plan.of([i for i, e in enumerate(edges) if e is not None])
         node.edges = tuple([e for e in edges if e is not None])
+        if len(node.edges) < len(edges):  # a cotangent, or what was kept, without a history
+            node.plan = self.plan.of([i for i, e in enumerate(edges) if e is not None])
         node.seq = next_sequence()
         node.code, node.offset = caller()
         outs = [
@@ -210,21 +211,13 @@ class CompiledFunctionBackward(Node, MultiNode):
     writes_view = False
 
 
-class _Op:
-    """Stands for an Op in the plan of a call."""
-
+class _Op(CalledOp):
     name, backward_name = "compiled function", "CompiledFunctionBackward0"
-    multi, lone, weight, variadic, view = True, None, 20.0, False, False
-    nondiff_indices: frozenset = frozenset()
 
 
-class _Plan:
+class _Plan(CalledPlan):
     """Stands for a Plan: which arguments get gradients, and how the engine runs the backward."""
 
-    joint, general, same, keeps, keeps_out = True, True, False, True, False
-    formulas = recorded = (None,)
-    spread = kinds = names = ()
-    definition = None
     op = _Op
 
     def __init__(self, call: Call, inputs: list[Value]) -> None:

@@ -85,7 +85,8 @@ class _Entry:
         self.pure = not any(node.effect for node in self.graph.nodes)
         leaves, structure = trees.flatten((args, kwargs))
         self.numbers = {i: number.fixed[0] for i, number in followed.numbers.items()}
-        self.free = self._free(before)
+        self.like = self._like(before)
+        self.free = frozenset([i for i, fixed in self.numbers.items() if self.like and not fixed])
         check = self.guards = Check(leaves, structure, followed.recorder.required, self.free, list(self.numbers))
         for value in self.graph.bound:
             check.bound(value)
@@ -99,13 +100,11 @@ class _Entry:
         self.structure = trees.flatten(followed.result)[1]
         self.single = self.structure == trees.LEAF and self.origins[0][0] == MADE
 
-    def _free(self, before: Sequence[_Entry]) -> frozenset:
-        """The float arguments that may be any: those of an equal graph that was captured with others; see Note [Numbers]."""
-        free = [i for i, fixed in self.numbers.items() if not fixed]
-        for entry in before if free else ():
-            if entry.numbers == self.numbers and equal(entry.graph, self.graph):
-                return frozenset(free)
-        return frozenset()
+    def _like(self, before: Sequence[_Entry]) -> list[_Entry]:
+        """The captures with other floats that gave the same graph: this one stands for them, and for any floats; see Note [Numbers]."""
+        if all(self.numbers.values()):
+            return []
+        return [e for e in before if e.numbers == self.numbers and equal(e.graph, self.graph)]
 
     def _given(self, followed: Followed) -> list:
         """The tensors of the capture in the order of `call.given`."""
@@ -145,7 +144,7 @@ class Compiled:
         self.entries: list[_Entry] = []
         self.graphs.clear()
         self.seen: dict[Any, int] = {}
-        self.replays = self.eager = self.captured = 0
+        self.replays = self.eager = 0
         self.misses: list[str] = []
         self.fallbacks: list[str] = []
         self.seconds = 0.0
@@ -224,20 +223,14 @@ class Compiled:
             try:
                 entry = _Entry(followed, args, kwargs, self.entries)
             except (NotImplementedError, CaptureError) as error:
-                if (
-                    followed.numbers and not self.fixed
-                ):  # a formula asked for a float: floats are part of the program then
+                if followed.numbers:  # a formula asked for a float: from now on floats are part of the program
                     self.fixed = True
-                    return followed.result
-                reason = str(error)
+                else:
+                    reason = str(error)
             else:
                 if self.entries:
                     self.misses.append(miss)
-                if entry.free:  # it stands for those that it is equal to
-                    self.entries = [
-                        e for e in self.entries if not (e.numbers == entry.numbers and equal(e.graph, entry.graph))
-                    ]
-                self.entries.append(entry)
+                self.entries = [*[e for e in self.entries if e not in entry.like], entry]
                 self.graphs[:] = [e.graph for e in self.entries]
         self.seconds += time.perf_counter() - begin
         if reason is not None:

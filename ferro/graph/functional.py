@@ -70,9 +70,8 @@ def _overwritten(kept: list[Node], writes: list[Node], group: dict[Value, Value]
         lost = group.get(before, before)
         makers = by.setdefault(lost, set())
         if part.node is not None and sum(group.get(v, v) is lost for v in part.node.operands) == 1:
-            makers.add(
-                part.node
-            )  # (eager keeps a copy of what it writes into, not of a further operand: ``y.mul_(y)``)
+            # eager keeps a copy of what it writes into, not of a further operand (y.mul_(y))
+            makers.add(part.node)
         held[base] = around.get(part, part)
     return {v: by[group.get(v, v)] for node in kept for v in node.outputs if group.get(v, v) in by}
 

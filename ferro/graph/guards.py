@@ -17,6 +17,7 @@ from ferro._overriding import MODES
 from ferro.batched.levels import ALIVE
 from ferro.core import dtypes, trees
 from ferro.core import mode as _mode
+from ferro.core.base import wrap
 from ferro.core.history import history
 from ferro.core.transforms import INSIDE
 from ferro.graph.places import Place
@@ -127,6 +128,7 @@ class Check:
             "array": np.ndarray,
             "same": same,
             "asarray": np.asarray,
+            "wrap": wrap,
             "flatten": trees.flatten,
         }
         self.scope |= {"mode": _mode.MODE.get, "ambient": ambient, "dtype": dtypes.default, "type": type, "len": len}
@@ -142,7 +144,7 @@ class Check:
         self._ambient()
         self._arguments(leaves, structure, free)
         for i in floats:
-            self.lines.append(f"n{i} = asarray(a{i})")
+            self.lines.append(f"n{i} = wrap(asarray(a{i}))")
             self.tensors.append(f"n{i}")
             self.layouts.append(None)
             self.last.append(None)

@@ -26,7 +26,7 @@ def execute(graph: Any, given: Sequence, on_node: Callable | None = None) -> lis
     for held_object in graph.held:
         thing(held_object)
     program = graph.program(on_node is not None)
-    tensors = [*given, *_constants(graph)] if graph.constants else given
+    tensors = [*given, *constants(graph)] if graph.constants else given
     arrays = [t._data if isinstance(t, TensorBase) else t for t in tensors]
     try:
         with np.errstate(all="ignore"):
@@ -37,7 +37,7 @@ def execute(graph: Any, given: Sequence, on_node: Callable | None = None) -> lis
     return _results(graph, found, arrays)
 
 
-def _constants(graph: Any) -> list:
+def constants(graph: Any) -> list:
     """The arrays of constants, copies of those that the program writes into."""
     for value in graph.constants:
         if value.array is None:

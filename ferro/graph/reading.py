@@ -33,27 +33,16 @@ from ferro.optim.optimizer import Optimizer
 _FERRO = str(Path(__file__).parents[1]) + "/"
 _LAYERS = _FERRO + "nn/modules/"
 _LIBRARIES = tuple(str(Path(sysconfig.get_paths()[name])) + "/" for name in ("stdlib", "platstdlib"))
-_ARRAYS = tuple(str(Path(module.__file__).parent) + "/" for module in (np,))  # type: ignore[arg-type]
+_ARRAYS = (str(Path(np.__file__).parent) + "/",)
 PROGRAM, LAYER, LIBRARY, OWN = "program", "layer", "library", "own"
 _VALUES = (*PLAIN, np.generic, np.dtype, dtype, device, enum.Enum, range, frozenset)
 _DYNAMIC = frozenset(("getattr", "vars", "__dict__", "__getattribute__", "hasattr"))
 _MOST = 10_000  # things of containers
 _CHANGING = frozenset(
     (
-        "append",
-        "extend",
-        "insert",
-        "pop",
-        "popleft",
-        "appendleft",
-        "remove",
-        "clear",
-        "sort",
-        "reverse",
-        "add",
-        "discard",
+        *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft"),
+        *("remove", "reverse", "setdefault", "sort", "update"),
     )
-    + ("update", "setdefault", "popitem")
 )
 # Functions of C whose results, or deeds, are not the same in each call.
 _IMPURE_MODULES = frozenset(
@@ -69,9 +58,8 @@ class Reading:
     def __init__(self, things: dict[int, tuple[Place, Any]], recorder: Any) -> None:
         self.things, self.recorder = dict(things), recorder
         self.guards: list[Guard] = []
-        self._absent: list[
-            tuple[Any, str, str]
-        ] = []  # things, attributes that they do not have, and how those are called
+        # Things, attributes that they do not have, and how those are called.
+        self._absent: list[tuple[Any, str, str]] = []
         self._tensors: list[tuple[Place, Any]] = []
         self._done: set = set()
         self._kinds: dict[CodeType, str] = {}

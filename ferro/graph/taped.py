@@ -10,6 +10,7 @@ from ferro.core.op import OPS
 from ferro.graph.executor import arrays_in
 from ferro.graph.formulas import outputs_of, tensors_of
 from ferro.graph.functions import effects, resolved
+from ferro.graph.interpreter import constants
 from ferro.graph.ir import Value, replaced
 
 
@@ -18,9 +19,7 @@ def taped(graph: Any, given: dict[Value, Any]) -> dict[Value, Any]:
 
     NotImplementedError for a graph that draws random numbers, which would be others.
     """
-    found: dict[Value, Any] = dict(given)
-    for value in graph.constants:
-        found[value] = value.array.copy() if value.written else value.array
+    found: dict[Value, Any] = {**given, **dict(zip(graph.constants, constants(graph), strict=True))}
     for node in graph.nodes:
         what = effects(node.function)
         if what.random:

@@ -11,8 +11,8 @@ from ferro.core.base import LEAF
 from ferro.core.history import history
 from ferro.core.node import OutputRef, next_sequence
 from ferro.core.op import Op
-from ferro.core.primitives import COPY_SLICES
 from ferro.core.operands import is_constant
+from ferro.core.primitives import COPY_SLICES
 from ferro.graph.array import Traced
 from ferro.graph.ir import Node
 

