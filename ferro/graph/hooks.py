@@ -47,9 +47,8 @@ class Hooks:
         self.counts: dict[int, int] = {}  # by the identity of a version counter, the changes that no node is to count
         self.known: set[int] = set()  # the tensors of which the graph says what .grad they have
         self.accumulating = False
-        self.required: dict[
-            int, bool
-        ] = {}  # of tensors that were told otherwise, whether they required a gradient before
+        # Of tensors that were told otherwise, whether they required a gradient before.
+        self.required: dict[int, bool] = {}
         self.recomputation = self.recomputations = 0  # which one runs (0: none), how many there were
         self.found: dict[int, bool] = {}  # whether a tensor had a .grad when the function first asked
 
