@@ -28,14 +28,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 import sys
-from typing import Any
-
-import numpy as np
 
 from ferro.native import pages
+from ferro.native.handlers import Handler, capsule_of, current_name, handlers, opened
 from ferro.native.loader import SUPPORTED
 from ferro.native.notices import note
 
@@ -80,62 +77,30 @@ def empty_cache() -> None:
 # --- where arrays begin ----------------------------------------------------------------------------------------------
 
 
-class _Handler(ctypes.Structure):
-    """A PyDataMem_Handler, as numpy/ndarraytypes.h declares it."""
-
-    _fields_ = (
-        ("name", ctypes.c_char * 127),
-        ("version", ctypes.c_uint8),
-        ("context", ctypes.c_void_p),
-        ("malloc", ctypes.c_void_p),
-        ("calloc", ctypes.c_void_p),
-        ("realloc", ctypes.c_void_p),
-        ("free", ctypes.c_void_p),
-    )
-
-
-# Places in the table of NumPy's C interface, the same in all versions with this number of its binary interface.
-_VERSION, _FEATURES, _SET_HANDLER, _GET_HANDLER = 0, 211, 304, 305
-_BINARY_INTERFACE, _WITH_HANDLERS = 0x02000000, 0x0F
-_CAPSULE, _OURS, _NUMPYS = b"mem_handler", "ferro", "default_allocator"
+_OURS, _NUMPYS = "ferro", "default_allocator"
 
 
 def _align_arrays(library: ctypes.CDLL) -> bool:
     """See Note [Arrays begin with a cache line]. Whether it was done."""
     try:
-        if platform.machine() == "x86_64" and sys.maxsize > 1 << 32 and sys.implementation.name == "cpython":
-            return _set_handler(library)
+        return _set_handler(library)
     except (AttributeError, ImportError, OSError, RuntimeError, ValueError) as error:
         note("allocator", f"NumPy's allocator is left as it is: {error}")
     return False
 
 
 def _set_handler(library: ctypes.CDLL) -> bool:
-    interface: Any = np._core._multiarray_umath  # type: ignore[attr-defined]
-    named = interface.get_handler_name()
+    named = current_name()
     if named == _OURS:  # this module was loaded before
         return True
-    if named != _NUMPYS or interface.get_handler_version() != 1:
+    if named != _NUMPYS:
         note("allocator", f"NumPy's allocator is left as it is: the program has chosen {named!r}")
         return False
-    prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    opened = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))  # (raises if the capsule has another name)
-    table = ctypes.cast(opened(interface._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
-    number = ctypes.CFUNCTYPE(ctypes.c_uint)
-    if number(table[_VERSION] or 0)() != _BINARY_INTERFACE or number(table[_FEATURES] or 0)() < _WITH_HANDLERS:
-        raise RuntimeError("NumPy's binary interface is not one that is known")
-    get = ctypes.PYFUNCTYPE(ctypes.py_object)(table[_GET_HANDLER] or 0)
-    put = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER] or 0)
-    now = _Handler.from_address(opened(get(), _CAPSULE))
-    if now.name != _NUMPYS.encode() or now.version != 1 or not (now.malloc and now.calloc and now.realloc and now.free):
-        raise RuntimeError("the handler of its allocator does not look as NumPy's headers declare it")
+    get, put = handlers()
+    now = opened(get(), _NUMPYS)
     memalign = ctypes.cast(library.memalign, ctypes.c_void_p).value or 0
     malloc = pages.keep(_malloc_of_lines(now.malloc, memalign), executable=True)
-    handler = _Handler(_OURS.encode(), 1, now.context, malloc, now.calloc, now.realloc, now.free)
-    kept = pages.keep(bytes(handler) + _CAPSULE + b"\0")
-    # A name that is given as a number is not copied into an object of Python's.
-    capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-    put(capsule(("PyCapsule_New", ctypes.pythonapi))(kept, kept + ctypes.sizeof(_Handler), None))
+    put(capsule_of(Handler(_OURS.encode(), 1, now.context, malloc, now.calloc, now.realloc, now.free)))
     return True
 
 

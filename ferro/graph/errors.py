@@ -21,3 +21,7 @@ class GraphFormatError(ValueError):
 
 class PassError(RuntimeError):
     """A pass broke a graph, which `optimise` found in its debug mode."""
+
+
+class PlanError(RuntimeError):
+    """A memory plan would let two arrays share memory that live at the same time, which `verify` found."""

@@ -43,7 +43,7 @@ class Program:
         self.run: Callable[[list, list, Callable | None], list] = self.scope["run"]
 
     def _lines(self, graph: Any, own: list[Value]) -> list[str]:
-        last = _last_uses(graph)
+        last = last_uses(graph)
         lines = ["def run(arrays, tensors, on_node):"]
         self.node_of = [-1, -1]  # (lines are counted from 1)
         if own:
@@ -67,7 +67,7 @@ class Program:
             lines = self._call(i, node, None)
             self.names[handed] = name
             return [f"handed = [{name}]", f"del {name}", *lines]
-        self.scope[f"f{i}"] = _function(node.function)
+        self.scope[f"f{i}"] = function_of_node(node.function)
         by = self._tensor if node.function in TAKES_TENSORS else self.names.__getitem__
         given = [self._text(a, by) for a in node.args]
         given += [f"{name}={self._text(a, by)}" for name, a in node.kwargs.items()]
@@ -141,7 +141,7 @@ class Program:
         return -1, {}
 
 
-def _function(name: str) -> Callable:
+def function_of_node(name: str) -> Callable:
     """The function of a node, without the steps between a call and what computes it."""
     space, _, rest = name.partition(".")
     return function_of(DECLARED[rest]) if space == "elementwise" and rest in DECLARED else resolved(name)
@@ -156,7 +156,7 @@ def arrays_in(found: Any) -> Any:
         yield np.asarray(found)
 
 
-def _last_uses(graph: Any) -> dict[int, list[Value]]:
+def last_uses(graph: Any) -> dict[int, list[Value]]:
     """By the number of a node, the values that no later one reads, nor any output is."""
     kept = {*graph.outputs, *graph.inputs, *graph.bound}
     last: dict[Value, int] = {}

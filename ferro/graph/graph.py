@@ -147,6 +147,28 @@ class Graph:
         """
         return optimised(self, passes, fast_math, differentiable, debug)
 
+    def plan(self, order: str = "serial", fold: bool = True, reuse: bool = True) -> Plan:
+        """A memory plan: where each array of a run lies in one arena; `Plan.run` runs the graph by it.
+
+        - `order` (str): "serial", the nodes run in their order
+        - `fold` (bool): results may lie in the place of an argument that ends there
+        - `reuse` (bool): a place is used again when its array has ended; False: each array has a place of its own
+
+        Example::
+
+            >>> import ferro
+            >>> graph = ferro.graph.capture(lambda x: (x.exp() + 1).tanh().sum(), ferro.ones(1000))
+            >>> plan = graph.plan()
+            >>> plan.verify()
+            >>> plan.arena_bytes, graph.plan(fold=False).arena_bytes, graph.plan(fold=False, reuse=False).arena_bytes
+            (4032, 8064, 12096)
+        """
+        if order not in ("serial", "any"):
+            raise ValueError(f"plan: order is {order!r}; 'serial' and 'any' are allowed")
+        from ferro.graph.planning.plan import Plan
+
+        return Plan(self, fold, reuse, ahead=True)
+
     def interpret(self, *inputs: Any, on_node: Callable[[Node, list], None] | None = None) -> list:
         """Runs the graph node by node; returns its outputs as tensors.
 

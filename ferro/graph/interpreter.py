@@ -18,7 +18,7 @@ from ferro.linalg_errors import LinAlgError, Refused, raise_first
 
 def run(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
     """The arrays of a graph's outputs for these inputs, tensors or arrays (behind which may stand the bound ones)."""
-    return execute(graph, _given(graph, given), on_node)
+    return execute(graph, checked(graph, given), on_node)
 
 
 def execute(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
@@ -101,7 +101,7 @@ def _place(node: Node) -> str:
     return f"(in a graph: node {made or 'without result'}, '{node.function}', from {node.line or 'an unknown line'})"
 
 
-def _given(graph: Any, given: Sequence) -> list:
+def checked(graph: Any, given: Sequence) -> list:
     """The tensors (or arrays) of inputs and bound values, each once, checked."""
     found, wanted, bound = list(given), list(graph.inputs), list(graph.bound)
     if len(found) == len(wanted) + len(bound):

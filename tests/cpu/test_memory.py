@@ -137,11 +137,10 @@ def test_the_allocator_outlives_its_module(allocator):
 @pytest.mark.parametrize(
     ("plant", "why"),
     [
-        ("interface.get_handler_version = lambda: 2", "chosen"),
         ("interface.get_handler_name = lambda: 'other'", "chosen"),
-        ("memory._CAPSULE = b'another'", "incorrect name"),
-        ("memory._VERSION = memory._FEATURES", "binary interface"),
-        ("memory._WITH_HANDLERS = 1 << 20", "binary interface"),
+        ("handlers._CAPSULE = b'another'", "incorrect name"),
+        ("handlers._VERSION = handlers._FEATURES", "binary interface"),
+        ("handlers._WITH_HANDLERS = 1 << 20", "binary interface"),
         ("memory._NUMPYS = 'd'; interface.get_handler_name = lambda: 'd'", "does not look"),
         ("interface._ARRAY_API = None", "PyCapsule"),
         ("del interface._ARRAY_API", "_ARRAY_API"),
@@ -153,7 +152,7 @@ def test_what_does_not_look_as_expected_is_left_alone(plant, why):
 import types
 import numpy as np
 from ferro.cpu import memory
-from ferro.native import notices
+from ferro.native import handlers, notices
 real = np._core._multiarray_umath
 interface = types.SimpleNamespace(**vars(real))
 library = memory._library

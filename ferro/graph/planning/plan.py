@@ -1,0 +1,309 @@
+"""Plan: where each array of a graph's runs lies in one arena, and the runs.
+
+Note [Plans].  A plan comes from a recording (recording.py): the arrays that a run makes, with the events at which they begin and end.
+Those that end within the run get offsets in one arena (offsets.py); results, and what else outlives the run, stay outside. At
+a run NumPy's handler hands out these places in the order of the recording (native/arena.py); where a run differs from it, the
+arrays from there on lie outside, and the next run is recorded instead. So what a run gives never depends on the plan.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ferro.core.base import TensorBase, wrap
+from ferro.graph import interpreter
+from ferro.graph.planning.folding import fold as fold_in_place
+from ferro.graph.planning.offsets import Block, lower_bound, offsets, rounded
+from ferro.graph.planning.pictures import page, svg
+from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, rehearsed
+from ferro.graph.planning.tables import Row, report, rows
+from ferro.graph.planning.verify import verify
+from ferro.native.arena import OUTSIDE, Arena, refusal
+
+_RECORDINGS = 8  # of one plan: a program whose arrays change at every run is not recorded again and again
+
+
+class Plan:
+    """A memory plan of a graph; `Graph.plan` makes it.
+
+    - `arena_bytes` (int): the size of the arena
+    - `lower_bound` (int): the most bytes in it that live at once: no arena is smaller
+    - `allocations`: what a run allocates, in the order in which it does
+    - `runs`, `recordings`: how many runs there were, and how many of them were recorded
+    """
+
+    def __init__(self, graph: Any, fold: bool, reuse: bool, ahead: bool) -> None:
+        self.graph, self.fold, self.reuse = graph, fold, reuse
+        self.allocations: list[Allocation] = []
+        self.arena_bytes = self.lower_bound = self.runs = self.recordings = 0
+        self.outside = self.missed = 0
+        self.addresses: dict[Any, int] = {}  # of inputs and bound values, in the last run
+        self._arena: Arena | None = None
+        self._table: Any = None
+        self._stale = not ahead  # whether the next run is recorded
+        self._released = False
+        self._room = EVENTS
+        self._lock = threading.Lock()
+        if ahead and not refusal():
+            self._settle(rehearsed(graph))
+
+    @property
+    def start(self) -> int | None:
+        """The address of the arena; None while there is none."""
+        return None if self._arena is None else self._arena.start
+
+    @property
+    def refusal(self) -> str:
+        """Why arrays do not lie in an arena on this machine; empty if they do."""
+        return refusal()
+
+    # -- the plan ------------------------------------------------------------------------------------------------------
+
+    def _settle(self, allocations: list[Allocation]) -> None:
+        """Makes the plan for these allocations."""
+        results = {*self.graph.outputs}
+        for a in allocations:
+            if a.death is None:
+                a.reason = "result" if results.intersection(a.values) else "outlives the run"
+        if self.fold:
+            fold_in_place(self.graph, allocations)
+        self.allocations = allocations
+        chains = chains_of(allocations)
+        blocks = blocks_of(self.graph, chains)
+        self.lower_bound = lower_bound(blocks)
+        if self.reuse:
+            found, self.arena_bytes = offsets(blocks)
+        else:
+            ends = np.cumsum([0, *[rounded(b.size) for b in blocks]]).tolist()
+            found, self.arena_bytes = ends[:-1], ends[-1]
+        for chain, offset in zip(chains, found, strict=True):
+            for a in chain:
+                a.offset = offset
+        self._retire()
+
+    def _retire(self) -> None:
+        """The next run gets another arena: this one has another size, or somebody holds an array in it."""
+        if self._arena is not None:
+            self._arena.close()
+        self._arena = self._table = None
+
+    def _entries(self, arena: Arena, bound: dict[Allocation, int]) -> np.ndarray:
+        """The table of the handler: see Note [Arenas].
+
+        An array asks whether those are gone in whose place it comes. One that has lost a part to another array was asked for then.
+        """
+        words: list[int] = []
+        starts: list[int] = []  # of those that are whole, which do not overlap
+        whole: list[Allocation] = []
+        for a in self.allocations:
+            if a.offset is None:
+                words += [a.size, bound.get(a, 0), 0]
+                continue
+            i = j = bisect_right(starts, a.offset)
+            if i and starts[i - 1] + rounded(whole[i - 1].size) > a.offset:
+                i -= 1
+            while j < len(starts) and starts[j] < a.offset + a.size:
+                j += 1
+            checked = [arena.begins(start) for start, b in zip(starts[i:j], whole[i:j], strict=True) if b is not a.folded]
+            words += [a.size, arena.start + a.offset, len(checked), *checked]
+            starts[i:j], whole[i:j] = [a.offset], [a]
+        return np.array([*words, -1, 0, 0], np.int64)
+
+    # -- runs ----------------------------------------------------------------------------------------------------------
+
+    def run(self, *inputs: Any, out: Sequence[Any] | None = None, poison: bool = False) -> list:
+        """The graph's outputs, as tensors, for tensors or arrays of its inputs (behind which may stand the bound values).
+
+        - `out` (tensors, one for each output; None: a new one): the results are written there
+        - `poison` (bool): the arena is full of nan at first, and each place again as soon as its array has ended
+
+        ValueError for inputs or `out` of another number, shape, dtype or layout, and for `out` that shares memory with an input
+        or another `out`; RuntimeError after `release`.
+        """
+        if self._released:
+            raise RuntimeError("run: the plan was released; make another one with graph.plan()")
+        given = interpreter.checked(self.graph, [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs])
+        own = (*dict.fromkeys(self.graph.inputs), *self.graph.bound)
+        self.addresses = {v: _array(x).ctypes.data for v, x in zip(own, given, strict=True)}
+        targets = None if out is None else _targets(self.graph, out, given)
+        found = [wrap(a) for a in self.execute(given, targets, poison)]
+        return found if out is None else [t if o is None else o for t, o in zip(found, out, strict=True)]
+
+    def execute(self, given: Sequence, targets: dict[int, Any] | None = None, poison: bool = False) -> list:
+        """The arrays of the outputs for tensors (or arrays) of all inputs and bound values, which have been checked."""
+        if refusal() or not self._lock.acquire(blocking=False):  # (another thread runs the plan, or this one does further up)
+            return _written(interpreter.execute(self.graph, given), targets)
+        try:
+            self.runs += 1
+            if self._stale and self.recordings < _RECORDINGS:
+                return _written(self._recorded(given), targets)
+            return self._planned(given, targets, poison)
+        finally:
+            self._lock.release()
+
+    def _recorded(self, given: Sequence) -> list:
+        """A run that is recorded, and planned by for the next one."""
+        recorder = Recorder(self.graph, self._room)
+        with recorder.recording():
+            found = interpreter.execute(self.graph, given, recorder)
+        self.recordings += 1
+        if recorder.full:
+            self._room *= 4
+        else:
+            self._stale = False
+            self._settle(recorder.allocations())
+        return found
+
+    def _planned(self, given: Sequence, targets: dict[int, Any] | None, poison: bool) -> list:
+        arena = self._arena
+        if arena is None:
+            arena = self._arena = Arena(self.arena_bytes)
+        table = self._table
+        if table is None or targets:
+            bound = self._bound(targets or {})
+            arena.bind(list(bound.values()))
+            table = self._entries(arena, bound)
+            self._table = None if targets else table
+        poisoned = Poison(self, arena.start) if poison else None
+        arena.words[OUTSIDE] = 0
+        before = arena.begin(table.ctypes.data)
+        try:
+            found = _written(interpreter.execute(self.graph, given, poisoned), targets)
+        finally:
+            at = arena.end(before)
+            self._stale = at != table.ctypes.data + table.nbytes - 24
+            self.missed += self._stale
+            self.outside = int(arena.words[OUTSIDE])
+            if arena.live:
+                self._retire()
+        return found
+
+    def _bound(self, targets: dict[int, Any]) -> dict[Allocation, int]:
+        """The allocations that are to be made in memory of the caller, and where it is."""
+        of = {a.values[0]: a for a in self.allocations if a.values and a.whole and a.offset is None}
+        found: dict[Allocation, int] = {}
+        for i, target in targets.items():
+            a = of.get(self.graph.outputs[i])
+            if a is not None and a.size == target.nbytes and target.flags.c_contiguous:
+                found.setdefault(a, target.ctypes.data)
+        return found
+
+    def release(self) -> None:
+        """Gives the arena back; the plan cannot run any more."""
+        with self._lock:
+            self._released = True
+            self._retire()
+            self.allocations = []
+
+    # -- what can be seen ----------------------------------------------------------------------------------------------
+
+    def table(self) -> list[Row]:
+        """A row for each value and each piece of scratch: what it is, where it lies, and from which node to which; see Row."""
+        return rows(self)
+
+    def report(self) -> str:
+        """The plan in figures: the arena, what folding and reuse spare, scratch, what lies outside, and what is copied."""
+        return report(self)
+
+    def verify(self) -> None:
+        """Asks the graph whether the plan is right, without the planner: PlanError says what is wrong.
+
+        Every array lies within the arena at the beginning of a cache line, and shares memory only with those whose readers are all
+        behind it or before it; results lie outside.
+        """
+        verify(self)
+
+    def svg(self) -> str:
+        """A map of the arena: from left to right the nodes, from top to bottom the bytes."""
+        return svg(self)
+
+    def html(self, path: Any) -> None:
+        """Writes a page with the map, the report and the table, on which every array has its name, size and line."""
+        Path(path).write_text(page(self), "utf-8")
+
+    def __repr__(self) -> str:
+        return f"<Plan: {self.arena_bytes} bytes (at least {self.lower_bound}), {len(self.allocations)} arrays, {self.runs} runs>"
+
+
+def chains_of(allocations: Sequence[Allocation]) -> list[list[Allocation]]:
+    """The allocations of the arena, those together that lie in one place one after the other."""
+    chain: dict[Allocation, list[Allocation]] = {}
+    for a in allocations:
+        if not a.reason:
+            chain[a] = chain[a.folded] if a.folded is not None else []
+            chain[a].append(a)
+    return list({id(c): c for c in chain.values()}.values())
+
+
+def blocks_of(graph: Any, chains: list[list[Allocation]]) -> list[Block]:
+    """What `offsets` asks of each."""
+    of = {v: i for i, chain in enumerate(chains) for a in chain for v in a.values}
+    found = []
+    for i, chain in enumerate(chains):
+        nodes = [graph.nodes[a.node] for a in chain if a.node < len(graph.nodes)]
+        beside = {of[v] for node in nodes for v in node.operands if v in of} - {i}
+        found.append(Block(chain[0].size, chain[0].birth, chain[-1].death or 0, tuple(sorted(beside))))
+    return found
+
+
+class Poison:
+    """Fills places with bytes that make nan as soon as nothing lives there; called behind each node."""
+
+    def __init__(self, plan: Plan, start: int) -> None:
+        self._start = start
+        self._placed = [a for a in plan.allocations if a.offset is not None]
+        self._node = -1
+        ctypes.memset(start, 0xFF, plan.arena_bytes)
+
+    def __call__(self, _node: Any, _arrays: Any) -> None:
+        self._node = now = self._node + 1
+        live = [a for a in self._placed if a.node <= now < a.gone]
+        for a in self._placed:
+            if a.gone == now and not any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in live):
+                ctypes.memset(self._start + a.offset, 0xFF, a.size)
+
+
+def _targets(graph: Any, out: Sequence[Any], given: Sequence) -> dict[int, Any]:
+    """The arrays of `out`, by the numbers of the outputs; ValueError unless results can be written there."""
+    if len(out) != len(graph.outputs):
+        raise ValueError(f"run: out has {len(out)} entries, the graph has {len(graph.outputs)} outputs")
+    found: dict[int, Any] = {}
+    taken = [(f"input {i}", _array(x)) for i, x in enumerate(given)]
+    for i, (o, value) in enumerate(zip(out, graph.outputs, strict=True)):
+        if o is None:
+            continue
+        if not isinstance(o, TensorBase):
+            raise TypeError(f"run: out[{i}] is a {type(o).__name__}; tensors and None are allowed")
+        array = o._data
+        if array.shape != value.shape or array.dtype != value.dtype:
+            raise ValueError(
+                f"run: out[{i}] is {array.dtype}{list(array.shape)}, the output is {value.dtype}{list(value.shape)}"
+            )
+        if not array.flags.writeable:
+            raise ValueError(f"run: out[{i}] must not be written into")
+        for name, other in taken:
+            if np.may_share_memory(array, other) and np.shares_memory(array, other):
+                raise ValueError(f"run: out[{i}] shares memory with {name}")
+        taken.append((f"out[{i}]", array))
+        found[i] = array
+    return found
+
+
+def _array(x: Any) -> Any:
+    return x._data if isinstance(x, TensorBase) else x
+
+
+def _written(found: list, targets: dict[int, Any] | None) -> list:
+    """The outputs with those of `targets` in their places, copied into them if they do not lie there."""
+    for i, target in (targets or {}).items():
+        if found[i].__array_interface__["data"] != target.__array_interface__["data"]:
+            np.copyto(target, found[i])
+        found[i] = target
+    return found

@@ -1,0 +1,179 @@
+"""Recordings: which arrays a program makes while it runs, in which node each begins, and when it ends.
+
+A run that is recorded is eager's in all that it does; NumPy's handler (native/arena.py) writes down sizes and addresses. A rehearsal
+finds out the same before there are arguments: it calls the functions of a graph, node by node, for arrays that mean nothing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ferro.graph.executor import arrays_in, function_of_node, last_uses
+from ferro.graph.functions import effects
+from ferro.graph.interpreter import constants
+from ferro.graph.ir import Held, Node, Value, in_memory, replaced
+from ferro.graph.state import TAKES_TENSORS
+from ferro.native.arena import Arena
+
+EVENTS = 16  # for which the log of a recording has room, for each node; a log that was too short is made four times as long
+
+
+class Allocation:
+    """An array's memory: `size` bytes, made in node number `node`, from event `birth` to event `death` (None: it outlives the run),
+    `last` is the last node that used it, and `gone` the one behind which it was no longer there.
+
+    values: those of the graph that lie in it; `whole` says that the first of them fills it in C order. Without values it is scratch, that a function needs
+    while it runs. folded: the allocation in whose place it comes to lie; offset: where in the arena; None: outside of it, `reason` says why.
+    """
+
+    __slots__ = ("birth", "death", "folded", "gone", "last", "node", "offset", "reason", "size", "values", "whole")
+
+    def __init__(self, size: int, node: int, birth: int) -> None:
+        self.size, self.node, self.birth = size, node, birth
+        self.last = self.gone = node
+        self.death: int | None = None
+        self.values: list[Value] = []
+        self.whole = False
+        self.folded: Allocation | None = None
+        self.offset: int | None = None
+        self.reason = ""
+
+    def __repr__(self) -> str:
+        return f"Allocation({self.size} bytes, node {self.node}, {self.values or 'scratch'}, offset {self.offset})"
+
+
+class Recorder:
+    """Writes down what NumPy allocates within `recording`, and to which nodes it belongs; call it as `on_node` of a run.
+
+    room: for how many events for each node.
+    """
+
+    def __init__(self, graph: Any, room: int = EVENTS) -> None:
+        self._room = room
+        self._marks: list[int] = []  # where the log ended behind each node
+        self._made: list[list[tuple[Value, int, bool]]] = []
+        self._arena = Arena(0)
+        self._log = np.zeros(2 * room * (len(graph.nodes) + EVENTS), np.int64)
+        self._end = 0
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Everything that NumPy allocates in this thread is written down."""
+        self._arena.log(self._log)
+        before = self._arena.begin(self._arena.none)
+        try:
+            yield
+        finally:
+            self._arena.end(before)
+            self._end = self._arena.logged
+            self._arena.log(None)
+
+    def __call__(self, node: Node, arrays: Sequence[Any]) -> None:
+        self._marks.append(self._arena.logged)
+        self._made.append(
+            [
+                (v, a.__array_interface__["data"][0], a.flags.c_contiguous)
+                for v, a in zip(node.outputs, arrays, strict=True)
+                if type(a) is np.ndarray
+            ]
+        )
+
+    @property
+    def full(self) -> bool:
+        """Whether the log was too short."""
+        return self._end - self._log.ctypes.data >= self._log.nbytes // 16 * 16
+
+    def allocations(self) -> list[Allocation]:
+        """All of them, in the order in which they were made."""
+        start = self._log.ctypes.data
+        events = self._log[: (self._end - start) // 8].reshape(-1, 2).tolist()
+        marks = [(m - start) // 16 for m in self._marks]
+        found: list[Allocation] = []
+        live: dict[int, Allocation] = {}
+        node, fresh = 0, False
+        for k, (size, address) in enumerate(events):
+            while node < len(marks) and marks[node] <= k:
+                self._name(node, live)
+                node, fresh = node + 1, True
+            fresh = fresh and not size  # (what is freed before anything is made was given up behind the node before)
+            if size:
+                live[address] = made = Allocation(size, node, k)
+                found.append(made)
+            elif (ended := live.pop(address, None)) is not None:
+                ended.death, ended.last, ended.gone = k, node - fresh, node
+        for rest in range(node, len(marks)):
+            self._name(rest, live)
+        return found
+
+    def _name(self, node: int, live: dict[int, Allocation]) -> None:
+        """Finds the allocations in which the results of a node lie."""
+        if not self._made[node]:
+            return
+        starts = sorted(live)
+        for value, address, whole in self._made[node]:
+            i = bisect_left(starts, address + 1) - 1
+            if i >= 0 and address < starts[i] + live[starts[i]].size:
+                made = live[starts[i]]
+                if not made.values:
+                    made.whole = whole and address == starts[i]
+                made.values.append(value)
+
+
+def rehearsed(graph: Any) -> list[Allocation]:
+    """What a run of the graph will allocate, as far as that can be known without its arguments."""
+    room = EVENTS
+    while True:
+        recorder = Recorder(graph, room)
+        given = {v: _stand_in(v) for v in (*graph.inputs, *graph.bound)}
+        given.update(zip(graph.constants, constants(graph), strict=True))
+        with np.errstate(all="ignore"):
+            _rehearse(graph, given, recorder)
+        if not recorder.full:
+            return recorder.allocations()
+        room *= 4
+
+
+def _rehearse(graph: Any, found: dict[Value, Any], recorder: Recorder) -> None:
+    last = last_uses(graph)
+    done: Callable = recorder
+    with recorder.recording():
+        for i, node in enumerate(graph.nodes):
+            made = _called(node, found)
+            found.update(zip(node.outputs, made, strict=True))
+            done(node, made)
+            del made
+            for value in last.get(i, ()):
+                found.pop(value, None)
+
+
+def _called(node: Node, found: dict[Value, Any]) -> list:
+    """What the function of a node gives for these arrays; arrays like its results if it does more than giving values, or refuses them."""
+    what = effects(node.function)
+    if not (node.function in TAKES_TENSORS or what.random or any(type(a) is Held for a in node.args)):
+        try:
+            args, kwargs = replaced((node.args, node.kwargs), found.__getitem__)
+            made = [x for x in arrays_in(function_of_node(node.function)(*args, **kwargs))]
+            del args, kwargs
+            alike = len(made) == len(node.outputs) and all(
+                (a.shape, a.dtype) == (v.shape, v.dtype) for a, v in zip(made, node.outputs, strict=True)
+            )
+            if alike:
+                return made
+        except Exception:  # (of any class: the arrays mean nothing)
+            made = []
+    return [in_memory(v.shape, v.strides, v.dtype) for v in node.outputs]
+
+
+def _stand_in(value: Value) -> Any:
+    """An array like a value, of numbers that most functions take."""
+    found = in_memory(value.shape, value.strides, value.dtype)
+    if found.dtype.kind in "fcV":
+        found[...] = 0.5
+    else:
+        found[...] = found.dtype.kind == "b"
+    return found
