@@ -31,9 +31,9 @@ from ferro.graph.errors import CaptureError
 from ferro.graph.functional import functional, has_contents
 from ferro.graph.functions import effects
 from ferro.graph.graph import Graph
-from ferro.graph.interpreter import execute
 from ferro.graph.ir import FOREIGN, GRAD, SPENT, Value
 from ferro.graph.ir import Node as GraphNode
+from ferro.graph.planning.replays import Replays
 from ferro.graph.taped import taped
 
 
@@ -57,7 +57,7 @@ class Call:
         self.graded = [i for i, h in enumerate(self.histories) if h == GRAD]
         self.spent = [i for i, h in enumerate(self.histories) if h == SPENT]
         self.gradients: dict[tuple, Any] = {}
-        self.forward = self._forward() if self.graded else _short(graph)
+        self.forward = Replays(self._forward() if self.graded else _short(graph))
 
     def _forward(self) -> Graph:
         """The forward of the pair whose backward gets the cotangents of all results."""
@@ -81,7 +81,7 @@ class Call:
     def _derived(self, outputs: Sequence[int]) -> Any:
         found = differentiate(self.graph, [self.values[i] for i in outputs], self._wrts(), apart=True)
         refuse_overwritten(found, self.overwritten)
-        found.short = _short(found.backward)
+        found.short = Replays(_short(found.backward))
         return found
 
     def gradient(self, present: tuple) -> Any:
@@ -98,7 +98,7 @@ class Call:
         count = len(self.histories)
         if self.graded and (mode is None or mode.grad):
             return self._recorded(tensors)[:count]
-        found = [wrap(a) for a in execute(self.forward, tensors)[:count]]
+        found = [wrap(a) for a in self.forward(tensors)[:count]]
         if mode is not None and mode.inference:
             for t in found:
                 mark_inference(t)
@@ -108,7 +108,7 @@ class Call:
 
     def _recorded(self, tensors: Sequence[Any]) -> list:
         """The same with a node on the tape."""
-        arrays = execute(self.forward, tensors)
+        arrays = self.forward(tensors)
         node: Any = CompiledFunctionBackward()
         edges = [t if (n := history(t)) is LEAF else n for t in [tensors[i] for i in self.plan.sources]]
         node.plan, node.outputs, node.meta, node.shape, node.dtype = self.plan, self.plan.slots, None, None, None
@@ -141,7 +141,7 @@ class Call:
         if not run.record:
             saved = [*[t._data for t in inputs], *computed]
             taken = [saved[self.at[v]] for values in gradient._passed for v in values]
-            return self._spread(gradient, execute(gradient.short, [*given, *taken]))
+            return self._spread(gradient, gradient.short([*given, *taken]))
         saved = [*inputs, *[self._kept(node, a, i) for i, a in zip(self.kept, computed, strict=True)]]
         taken = [saved[self.at[v]] for values in gradient._passed for v in values]
         with run.lock, run.user():

@@ -15,6 +15,7 @@ from ferro.graph.errors import GraphFormatError
 from ferro.graph.executor import Program
 from ferro.graph.ir import BOUND, CONSTANT, Held, Node, Value
 from ferro.graph.passes import DEFAULT, optimised
+from ferro.graph.planning.plan import Plan
 
 
 class Graph:
@@ -165,8 +166,6 @@ class Graph:
         """
         if order not in ("serial", "any"):
             raise ValueError(f"plan: order is {order!r}; 'serial' and 'any' are allowed")
-        from ferro.graph.planning.plan import Plan
-
         return Plan(self, fold, reuse, ahead=True)
 
     def interpret(self, *inputs: Any, on_node: Callable[[Node, list], None] | None = None) -> list:

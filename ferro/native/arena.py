@@ -236,16 +236,12 @@ class _Context:
     def __init__(self) -> None:
         count = len(WORDS)
         address = pages.keep(bytes(8 * (count + 3)))
-        words = np.frombuffer((ctypes.c_int64 * (count + 3)).from_address(address), np.int64)
-        self.words = words[:count]
+        words = self.words = (ctypes.c_int64 * (count + 3)).from_address(address)
         words[count] = -1  # an entry for no array
         self.none = address + 8 * count
         now = _base()
-        self.words[WORDS.index("malloc") : WORDS.index("context") + 1] = (
-            *(now.malloc, now.realloc, now.free),
-            now.context or 0,
-        )
-        self.words[NEXT] = self.words[_NONE] = self.none
+        words[WORDS.index("malloc") : WORDS.index("context") + 1] = now.malloc, now.realloc, now.free, now.context or 0
+        words[NEXT] = words[_NONE] = self.none
         functions = _functions()
         self.capsule = capsule_of(
             Handler(b"ferro.arena", 1, address, *[functions[name] for name in ("malloc", "calloc", "realloc", "free")])
@@ -257,10 +253,9 @@ _retired: list[_Context] = []  # arrays of these are still there
 
 
 def _unmapped(context: _Context) -> None:
-    words = context.words
-    if words[_LENGTH]:
-        pages.give_back(int(words[_START]), int(words[_LENGTH] + words[_LENGTH] // LINE))
-    words[_START : _BEGINS + 1] = 0
+    start, length = context.words[_START], context.words[_LENGTH]
+    context.words[_START : _BEGINS + 1] = 0, 0, 0
+    pages.give_back(start, length + length // LINE)
 
 
 def _collect() -> None:
@@ -280,7 +275,8 @@ class Arena:
     def __init__(self, size: int) -> None:
         _collect()
         self._context = _unused.pop() if _unused else _Context()
-        self.words = self._context.words
+        self.words, self._capsule, self._put = self._context.words, self._context.capsule, handlers().put
+        self.none = self._context.none  # the address of an entry that no array has
         self.size = -(-size // 4096) * 4096
         self.words[OUTSIDE] = self.words[_LENT] = 0
         self.start = pages.reserve(self.size + self.size // LINE) if size else 0
@@ -290,19 +286,13 @@ class Arena:
     def begin(self, table: int) -> Any:
         """NumPy takes memory by the table at this address from now on; what `end` needs is returned."""
         self.words[NEXT] = table
-        return handlers().put(self._context.capsule)
+        return self._put(self._capsule)
 
     def end(self, before: Any) -> int:
         """NumPy takes memory as before; where in the table it stood is returned."""
-        handlers().put(before)
-        at = int(self.words[NEXT])
-        self.words[NEXT] = self._context.none
+        self._put(before)
+        at, self.words[NEXT] = self.words[NEXT], self.none
         return at
-
-    @property
-    def none(self) -> int:
-        """The address of an entry that no array has."""
-        return self._context.none
 
     def log(self, numbers: np.ndarray | None) -> None:
         """Sizes and addresses are written into these int64 numbers from now on, two for each event; None: no more."""
@@ -312,7 +302,7 @@ class Arena:
     @property
     def logged(self) -> int:
         """Where the log ends now, an address."""
-        return int(self.words[_LOG])
+        return self.words[_LOG]
 
     def bind(self, addresses: Sequence[int]) -> None:
         """Memory of somebody else, which the table gives to arrays, and which is not freed with them."""
@@ -328,7 +318,7 @@ class Arena:
     @property
     def live(self) -> int:
         """How many arrays lie in the arena, or in what was bound."""
-        return int(self.words[PLACED] + self.words[_LENT])
+        return self.words[PLACED] + self.words[_LENT]
 
     def close(self) -> None:
         """Gives the memory back, as soon as no array lies in it."""

@@ -1,7 +1,7 @@
 """Offsets: places in one arena for blocks that live for some time, so that no two that live at once overlap.
 
-The problem (dynamic storage allocation) is NP-hard; two greedy orders are tried, and the shorter arena is taken. (Sources: Pisarchyk, Lee,
-Efficient Memory Management for Deep Neural Net Inference, 2020, section 5: greedy by size; and best fit in the order of time.)
+The problem (dynamic storage allocation) is NP-hard; some greedy orders are tried, and the shortest arena is taken. (Source: Pisarchyk, Lee,
+Efficient Memory Management for Deep Neural Net Inference, 2020, section 5: greedy by size, each block in the best gap.)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ferro.native.arena import LINE
 
 _PAGE = 4096
 _MOST = 20_000  # blocks; the search among more takes too long
+_FEW, _TRIES = 1_000, 30  # with so few blocks, so many other orders are tried
 
 
 class Block(NamedTuple):
@@ -45,16 +46,24 @@ def offsets(blocks: Sequence[Block]) -> tuple[list[int], int]:
     """For each block its offset, and the size of the arena."""
     by_time = sorted(range(len(blocks)), key=lambda i: (blocks[i].birth, -blocks[i].size))
     orders = [by_time]
+    places: list[int] = []
     if len(blocks) <= _MOST:
-        by_size = sorted(range(len(blocks)), key=lambda i: (-blocks[i].size, blocks[i].birth))
-        orders.append(by_size)
-        orders.append(sorted(range(len(blocks)), key=lambda i: (-_volume(blocks[i]), blocks[i].birth)))
-    found = [_placed(blocks, order) for order in orders]
-    return min(found, key=lambda one: one[1])
-
-
-def _volume(block: Block) -> int:
-    return block.size * (block.death - block.birth)
+        orders.append(sorted(by_time, key=lambda i: -blocks[i].size))
+        orders.append(sorted(by_time, key=lambda i: -blocks[i].size * (blocks[i].death - blocks[i].birth)))
+    least = lower_bound([Block(rounded(b.size), b.birth, b.death) for b in blocks])
+    tries = _TRIES if len(blocks) <= _FEW else len(orders)
+    best: list[int] = []
+    size = 0
+    for k in range(tries):
+        if k >= len(orders):  # what lies highest is placed first
+            top = max(range(len(blocks)), key=lambda i: places[i] + blocks[i].size)
+            orders.append([top, *[i for i in orders[-1] if i != top]])
+        places, total = _placed(blocks, orders[k])
+        if not best or total < size:
+            best, size = places, total
+        if size <= least:
+            break
+    return best, size
 
 
 def _placed(blocks: Sequence[Block], order: Sequence[int]) -> tuple[list[int], int]:

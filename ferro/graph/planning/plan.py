@@ -46,9 +46,9 @@ class Plan:
         self.outside = self.missed = 0
         self.addresses: dict[Any, int] = {}  # of inputs and bound values, in the last run
         self._arena: Arena | None = None
-        self._table: Any = None
+        self._table: _Table | None = None
         self._stale = not ahead  # whether the next run is recorded
-        self._released = False
+        self._released, self._refusal = False, refusal()
         self._room = EVENTS
         self._lock = threading.Lock()
         if ahead and not refusal():
@@ -138,7 +138,7 @@ class Plan:
 
     def execute(self, given: Sequence, targets: dict[int, Any] | None = None, poison: bool = False) -> list:
         """The arrays of the outputs for tensors (or arrays) of all inputs and bound values, which have been checked."""
-        if refusal() or not self._lock.acquire(blocking=False):  # (another thread runs the plan, or this one does further up)
+        if self._refusal or not self._lock.acquire(blocking=False):  # (another thread runs the plan, or this one further up)
             return _written(interpreter.execute(self.graph, given), targets)
         try:
             self.runs += 1
@@ -162,28 +162,34 @@ class Plan:
         return found
 
     def _planned(self, given: Sequence, targets: dict[int, Any] | None, poison: bool) -> list:
-        arena = self._arena
+        arena, table = self._arena, self._table
         if arena is None:
             arena = self._arena = Arena(self.arena_bytes)
-        table = self._table
         if table is None or targets:
-            bound = self._bound(targets or {})
-            arena.bind(list(bound.values()))
-            table = self._entries(arena, bound)
-            self._table = None if targets else table
-        poisoned = Poison(self, arena.start) if poison else None
-        arena.words[OUTSIDE] = 0
-        before = arena.begin(table.ctypes.data)
+            table = self._table_of(arena, targets or {})
+        words, poisoned = arena.words, Poison(self, arena.start) if poison else None
+        words[OUTSIDE] = 0
+        before = arena.begin(table.start)
         try:
-            found = _written(interpreter.execute(self.graph, given, poisoned), targets)
+            found = interpreter.execute(self.graph, given, poisoned)
+            if targets:
+                found = _written(found, targets)
         finally:
-            at = arena.end(before)
-            self._stale = at != table.ctypes.data + table.nbytes - 24
-            self.missed += self._stale
-            self.outside = int(arena.words[OUTSIDE])
+            if arena.end(before) != table.end:
+                self._stale, self.missed = True, self.missed + 1
+            self.outside = words[OUTSIDE]
             if arena.live:
                 self._retire()
         return found
+
+    def _table_of(self, arena: Arena, targets: dict[int, Any]) -> _Table:
+        """The handler's table; the one of runs that write their results nowhere in particular is kept."""
+        bound = self._bound(targets)
+        arena.bind(list(bound.values()))
+        table = _Table(self._entries(arena, bound))
+        if not targets:
+            self._table = table
+        return table
 
     def _bound(self, targets: dict[int, Any]) -> dict[Allocation, int]:
         """The allocations that are to be made in memory of the caller, and where it is."""
@@ -230,6 +236,14 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<Plan: {self.arena_bytes} bytes (at least {self.lower_bound}), {len(self.allocations)} arrays, {self.runs} runs>"
+
+
+class _Table:
+    """The entries of a handler: where they begin, and where the one stands that no array has, at the end."""
+
+    def __init__(self, entries: np.ndarray) -> None:
+        self.entries, self.start = entries, entries.ctypes.data
+        self.end = self.start + entries.nbytes - 24
 
 
 def chains_of(allocations: Sequence[Allocation]) -> list[list[Allocation]]:
