@@ -92,6 +92,11 @@ class Call:
             found = self.gradients[present] = self._derived(some)
         return found
 
+    def plans(self) -> list:
+        """The memory plans of the forward and of the backwards that there are by now."""
+        found = [self.forward.plan, *[g.short.plan for g in self.gradients.values()]]
+        return [p for p in found if p is not None]
+
     def __call__(self, tensors: Sequence[Any]) -> list:
         """The results: tensors, one for each output."""
         mode = _mode.MODE.get()

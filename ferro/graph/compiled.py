@@ -53,6 +53,7 @@ class Explanation(NamedTuple):
     - `misses`: for each capture but the first, the guard of the last one that failed, with both values
     - `fallbacks`: why calls were not captured, with the line
     - `seconds`: spent on captures
+    - `plans`: the memory plans by which graphs and their backwards run by now
     """
 
     graphs: list
@@ -61,12 +62,14 @@ class Explanation(NamedTuple):
     misses: list
     fallbacks: list
     seconds: float
+    plans: list
 
     def __str__(self) -> str:
         lines = [
             f"{len(self.graphs)} captures in {self.seconds:.3f} s, {self.replays} calls replayed, {self.eager} ran as written"
         ]
         lines += [f"graph {i}: {g!r}" for i, g in enumerate(self.graphs)]
+        lines += [f"memory: {p!r}" for p in self.plans]
         lines += [f"captured again: {m}" for m in self.misses]
         lines += [f"not captured: {f}" for f in self.fallbacks]
         return "\n".join(lines)
@@ -248,6 +251,6 @@ class Compiled:
 
     def explain(self) -> Explanation:
         """What became of the calls so far."""
-        return Explanation(
-            list(self.graphs), self.replays, self.eager, list(self.misses), list(self.fallbacks), self.seconds
-        )
+        lists = list(self.misses), list(self.fallbacks)
+        plans = [p for e in self.entries for p in e.call.plans()]
+        return Explanation(list(self.graphs), self.replays, self.eager, *lists, self.seconds, plans)

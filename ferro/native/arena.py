@@ -315,6 +315,10 @@ class Arena:
         """The address of the byte that counts the arrays which begin there."""
         return self.start + self.size + offset // LINE
 
+    def count(self, offset: int) -> int:
+        """How many arrays begin there."""
+        return ctypes.c_uint8.from_address(self.begins(offset)).value
+
     @property
     def live(self) -> int:
         """How many arrays lie in the arena, or in what was bound."""

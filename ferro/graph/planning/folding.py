@@ -30,7 +30,7 @@ def fold(graph: Any, allocations: list[Allocation]) -> None:
 
     (Loops of NumPy's and kernels are not faster in place, and some are slower.)
     """
-    candidates = _candidates(graph, allocations)
+    candidates = candidates_of(graph, allocations)
     placed = [a for a in allocations if not a.reason]
     events = sorted([(a.birth, a.size) for a in placed] + [(a.death or 0, -a.size) for a in placed])
     live = np.cumsum([size for _, size in events])
@@ -47,7 +47,7 @@ def fold(graph: Any, allocations: list[Allocation]) -> None:
                 result.folded = source
 
 
-def _candidates(graph: Any, allocations: list[Allocation]) -> dict[Allocation, Allocation]:
+def candidates_of(graph: Any, allocations: list[Allocation]) -> dict[Allocation, Allocation]:
     """The allocations that may lie in the place of an argument, if a trial agrees, and in which."""
     found: dict[Allocation, Allocation] = {}
     by_node: dict[int, list[Allocation]] = {}

@@ -167,7 +167,7 @@ class Plan:
             arena = self._arena = Arena(self.arena_bytes)
         if table is None or targets:
             table = self._table_of(arena, targets or {})
-        words, poisoned = arena.words, Poison(self, arena.start) if poison else None
+        words, poisoned = arena.words, Poison(self, arena) if poison else None
         words[OUTSIDE] = 0
         before = arena.begin(table.start)
         try:
@@ -270,18 +270,18 @@ def blocks_of(graph: Any, chains: list[list[Allocation]]) -> list[Block]:
 class Poison:
     """Fills places with bytes that make nan as soon as nothing lives there; called behind each node."""
 
-    def __init__(self, plan: Plan, start: int) -> None:
-        self._start = start
+    def __init__(self, plan: Plan, arena: Arena) -> None:
+        self._arena, self._node = arena, -1
         self._placed = [a for a in plan.allocations if a.offset is not None]
-        self._node = -1
-        ctypes.memset(start, 0xFF, plan.arena_bytes)
+        ctypes.memset(arena.start, 0xFF, plan.arena_bytes)
 
     def __call__(self, _node: Any, _arrays: Any) -> None:
         self._node = now = self._node + 1
         live = [a for a in self._placed if a.node <= now < a.gone]
         for a in self._placed:
-            if a.gone == now and not any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in live):
-                ctypes.memset(self._start + a.offset, 0xFF, a.size)
+            if a.gone == now and not self._arena.count(a.offset):
+                if not any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in live):
+                    ctypes.memset(self._arena.start + a.offset, 0xFF, a.size)
 
 
 def _targets(graph: Any, out: Sequence[Any], given: Sequence) -> dict[int, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.graph.errors import PlanError
+from ferro.graph.ir import OWN
 from ferro.graph.planning.folding import is_elementwise
 from ferro.graph.planning.offsets import rounded
 from ferro.graph.planning.recording import Allocation
@@ -14,12 +15,14 @@ from ferro.native.arena import LINE
 def verify(plan: Any) -> None:
     """PlanError for a plan under which two arrays that live at the same time might share memory."""
     wrong: list[str] = []
+    pairs = zip(plan.graph.outputs, plan.graph.histories, strict=True)
+    handed_out = {v for v, history in pairs if history != OWN}  # (gradients are copied where they do not own their memory)
     lives = _lives(plan.graph, plan.allocations)
     placed = [a for a in plan.allocations if a.offset is not None]
     for a in placed:
         if a.offset < 0 or a.offset % LINE or a.offset + a.size > plan.arena_bytes:
             wrong.append(f"{_said(plan, a)} does not lie within {plan.arena_bytes} bytes, or not at a cache line")
-        if lives[a][1] >= len(plan.graph.nodes):
+        if not handed_out.isdisjoint(a.values):
             wrong.append(f"{_said(plan, a)} is a result, which must lie outside of the arena")
     placed.sort(key=lambda a: a.offset)
     active: list[Allocation] = []
