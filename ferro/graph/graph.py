@@ -151,7 +151,7 @@ class Graph:
     def plan(self, order: str = "serial", fold: bool = True, reuse: bool = True) -> Plan:
         """A memory plan: where each array of a run lies in one arena; `Plan.run` runs the graph by it.
 
-        - `order` (str): "serial", the nodes run in their order
+        - `order` (str): "serial": the nodes run in their order; "any": in any order that the data allow, on all threads
         - `fold` (bool): results may lie in the place of an argument that ends there
         - `reuse` (bool): a place is used again when its array has ended; False: each array has a place of its own
 
@@ -166,7 +166,7 @@ class Graph:
         """
         if order not in ("serial", "any"):
             raise ValueError(f"plan: order is {order!r}; 'serial' and 'any' are allowed")
-        return Plan(self, fold, reuse, ahead=True)
+        return Plan(self, order, fold, reuse, ahead=True)
 
     def interpret(self, *inputs: Any, on_node: Callable[[Node, list], None] | None = None) -> list:
         """Runs the graph node by node; returns its outputs as tensors.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,29 @@ def run(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
     return execute(graph, checked(graph, given), on_node)
 
 
-def execute(graph: Any, given: Sequence, on_node: Callable | None = None) -> list:
-    """The same, for tensors (or arrays) of all inputs, each once, and bound values, that have been checked."""
+def execute(
+    graph: Any,
+    given: Sequence,
+    on_node: Callable | None = None,
+    program: Program | None = None,
+    within: Callable[[Callable[[], list]], list] | None = None,
+) -> list:
+    """The same, for tensors (or arrays) of all inputs, each once, and bound values, that have been checked.
+
+    `program` runs the nodes in the place of the graph's own; ``within(call)`` calls what runs them.
+    """
     for held_object in graph.held:
         thing(held_object)
-    program = graph.program(on_node is not None)
+    if program is None:
+        program = graph.program(on_node is not None)
     tensors = [*given, *constants(graph)] if graph.constants else given
     arrays = [t._data if isinstance(t, TensorBase) else t for t in tensors]
     try:
         with np.errstate(all="ignore"):
-            found = program.run(arrays, tensors, on_node)
+            if within is None:
+                found = program.run(arrays, tensors, on_node)
+            else:
+                found = within(partial(program.run, arrays, tensors, on_node))
     except BaseException as error:
         _explain(program, error, tensors)
         raise

@@ -231,7 +231,13 @@ def _functions() -> dict[str, int]:
 
 
 class _Context:
-    """The words that the handler's functions read, and the capsule that makes NumPy call them."""
+    """The words that the handler's functions read, and the capsule that makes NumPy call them.
+
+    open: whether arrays may still be made by it; bound: addresses that the words name.
+    """
+
+    region: Any
+    bound: Any
 
     def __init__(self) -> None:
         count = len(WORDS)
@@ -242,46 +248,62 @@ class _Context:
         now = _base()
         words[WORDS.index("malloc") : WORDS.index("context") + 1] = now.malloc, now.realloc, now.free, now.context or 0
         words[NEXT] = words[_NONE] = self.none
+        self.open, self.region, self.bound = False, None, None
         functions = _functions()
         self.capsule = capsule_of(
             Handler(b"ferro.arena", 1, address, *[functions[name] for name in ("malloc", "calloc", "realloc", "free")])
         )
 
 
+class _Region:
+    """The memory of an arena, and the contexts that give it to arrays."""
+
+    def __init__(self, size: int) -> None:
+        self.size = -(-size // 4096) * 4096
+        self.start = pages.reserve(self.size + self.size // LINE) if size else 0
+        self.contexts: list[_Context] = []
+
+    def give_back(self) -> None:
+        """Returns the memory, if nobody can make arrays in it any more and none is left."""
+        if self.start and not any(c.open or c.words[PLACED] for c in self.contexts):
+            start, self.start = self.start, 0
+            for c in self.contexts:
+                c.words[_START : _BEGINS + 1] = 0, 0, 0
+            pages.give_back(start, self.size + self.size // LINE)
+
+
 _unused: list[_Context] = []
-_retired: list[_Context] = []  # arrays of these are still there
-
-
-def _unmapped(context: _Context) -> None:
-    start, length = context.words[_START], context.words[_LENGTH]
-    context.words[_START : _BEGINS + 1] = 0, 0, 0
-    pages.give_back(start, length + length // LINE)
+_retired: list[_Context] = []  # arrays of these may still be there
 
 
 def _collect() -> None:
     """Gives back the arenas in which no array is left, and takes the contexts back that no array has."""
     for context in list(_retired):
-        words = context.words
-        if words[_LENGTH] and not words[PLACED]:
-            _unmapped(context)
-        if not words[HELD]:
+        context.region.give_back()
+        if not context.words[HELD]:
             _retired.remove(context)
+            context.region.contexts.remove(context)
+            context.region = context.bound = None
             _unused.append(context)
 
 
 class Arena:
-    """Memory of `size` bytes, and the handler that gives it to arrays. `start` is its address."""
+    """Memory of `size` bytes, and the handler that gives it to arrays. `start` is its address.
 
-    def __init__(self, size: int) -> None:
+    of: an arena whose memory this one gives, too: each thread that makes arrays has an arena of its own.
+    """
+
+    def __init__(self, size: int, of: Arena | None = None) -> None:
         _collect()
-        self._context = _unused.pop() if _unused else _Context()
+        self._region = _Region(size) if of is None else of._region
+        self._context: Any = _unused.pop() if _unused else _Context()
+        self._context.open, self._context.region = True, self._region
+        self._region.contexts.append(self._context)
         self.words, self._capsule, self._put = self._context.words, self._context.capsule, handlers().put
         self.none = self._context.none  # the address of an entry that no array has
-        self.size = -(-size // 4096) * 4096
-        self.words[OUTSIDE] = self.words[_LENT] = 0
-        self.start = pages.reserve(self.size + self.size // LINE) if size else 0
+        self.start, self.size = self._region.start, self._region.size
+        self.words[OUTSIDE] = self.words[_LENT] = self.words[_BOUNDS] = 0
         self.words[_START : _BEGINS + 1] = self.start, self.size, self.start + self.size
-        self._bound: Any = None
 
     def begin(self, table: int) -> Any:
         """NumPy takes memory by the table at this address from now on; what `end` needs is returned."""
@@ -304,12 +326,16 @@ class Arena:
         """Where the log ends now, an address."""
         return self.words[_LOG]
 
-    def bind(self, addresses: Sequence[int]) -> None:
-        """Memory of somebody else, which the table gives to arrays, and which is not freed with them."""
-        if self._bound is not None and self.words[_LENT]:
-            return  # (somebody holds an array in what was bound before)
-        self._bound = np.array(addresses, np.int64)
-        self.words[_BOUND], self.words[_BOUNDS] = self._bound.ctypes.data, len(addresses)
+    def bind(self, addresses: Sequence[int]) -> bool:
+        """Memory of somebody else, which the table gives to arrays, and which is not freed with them.
+
+        False, and nothing is bound, while somebody holds an array in what was bound before.
+        """
+        if self.words[_LENT]:
+            return False
+        self._context.bound = bound = np.array(addresses, np.int64)
+        self.words[_BOUND], self.words[_BOUNDS] = bound.ctypes.data, len(addresses)
+        return True
 
     def begins(self, offset: int) -> int:
         """The address of the byte that counts the arrays which begin there."""
@@ -327,8 +353,9 @@ class Arena:
     def close(self) -> None:
         """Gives the memory back, as soon as no array lies in it."""
         if self._context is not None:
+            self._context.open = False
             _retired.append(self._context)
-            self._context = None  # type: ignore[assignment]
+            self._context = None
             _collect()
 
     def __del__(self) -> None:

@@ -175,7 +175,7 @@ def test_steps_of_training_run_by_plan(name: str) -> None:
     batches = ALL[name].batches()
     ferro.manual_seed(5)
     graph = capture(mine.step, *mine.load(next(batches)))
-    made = Plan(graph.optimise(), True, True, ahead=False)
+    made = Plan(graph.optimise(), "serial", True, True, ahead=False)
     for step in range(1, 5):
         (loss,) = made.run(*mine.load(next(batches)), poison=True)
         assert same_bits(loss._data, want[step]._data), f"step {step}"

@@ -19,18 +19,23 @@ from ferro.graph.executor import arrays_in, function_of_node
 from ferro.graph.functions import ARRAY, BINARY, CHAINED, COMPARED, UNARY
 from ferro.graph.ir import COMPUTED, Node, Value, laid_out, replaced
 from ferro.graph.passes.elementwise_chains import CHAIN
+from ferro.graph.planning.order import Order
 from ferro.graph.planning.recording import Allocation
 from ferro.native.arena import Arena
 
 _OPERATORS = frozenset(f"array.{name}" for name in (*BINARY, *COMPARED, *UNARY) if name != "matmul")
 
 
-def fold(graph: Any, allocations: list[Allocation]) -> None:
+def fold(
+    graph: Any, allocations: list[Allocation], order: Order | None = None, users: dict[Allocation, int] | None = None
+) -> None:
     """Sets `folded` of the allocations that lie in the place of an argument: as few as make the arena as small as if all did.
 
-    (Loops of NumPy's and kernels are not faster in place, and some are slower.)
+    (Loops of NumPy's and kernels are not faster in place, and some are slower.) With an `order`, all `users` of the argument come before.
     """
     candidates = candidates_of(graph, allocations)
+    if order is not None and users is not None:
+        candidates = {a: b for a, b in candidates.items() if order.precede(users[b] & ~(1 << a.node), a.node)}
     placed = [a for a in allocations if not a.reason]
     events = sorted([(a.birth, a.size) for a in placed] + [(a.death or 0, -a.size) for a in placed])
     live = np.cumsum([size for _, size in events])

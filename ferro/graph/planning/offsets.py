@@ -13,7 +13,7 @@ import numpy as np
 
 from ferro.native.arena import LINE
 
-_PAGE = 4096
+_PAGE, _SHIFTS = 4096, 8  # how many cache lines a block may begin later than it could
 _MOST = 20_000  # blocks; the search among more takes too long
 _FEW, _TRIES = 1_000, 30  # with so few blocks, so many other orders are tried
 
@@ -42,8 +42,12 @@ def lower_bound(blocks: Sequence[Block]) -> int:
     return most
 
 
-def offsets(blocks: Sequence[Block]) -> tuple[list[int], int]:
-    """For each block its offset, and the size of the arena."""
+def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None) -> tuple[list[int], int]:
+    """For each block its offset, and the size of the arena.
+
+    apart: for each two blocks, whether they need places of their own (default: those that live at the same time). Then no two of all begin at
+    one offset, so that it can be counted there who lives.
+    """
     by_time = sorted(range(len(blocks)), key=lambda i: (blocks[i].birth, -blocks[i].size))
     orders = [by_time]
     places: list[int] = []
@@ -58,7 +62,7 @@ def offsets(blocks: Sequence[Block]) -> tuple[list[int], int]:
         if k >= len(orders):  # what lies highest is placed first
             top = max(range(len(blocks)), key=lambda i: places[i] + blocks[i].size)
             orders.append([top, *[i for i in orders[-1] if i != top]])
-        places, total = _placed(blocks, orders[k])
+        places, total = _placed(blocks, orders[k], apart)
         if not best or total < size:
             best, size = places, total
         if size <= least:
@@ -66,45 +70,57 @@ def offsets(blocks: Sequence[Block]) -> tuple[list[int], int]:
     return best, size
 
 
-def _placed(blocks: Sequence[Block], order: Sequence[int]) -> tuple[list[int], int]:
+def _placed(blocks: Sequence[Block], order: Sequence[int], apart: np.ndarray | None) -> tuple[list[int], int]:
     """Each block, in this order, in the smallest gap that is large enough between those that live at the same time."""
     count = len(blocks)
     births, deaths = np.zeros(count, np.int64), np.zeros(count, np.int64)
     starts, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
     where, place = [0] * count, {}
-    total = 0
+    total, numbers = 0, np.array(order, np.int64)
+    taken: set[int] = set()
     for k, i in enumerate(order):
         block = blocks[i]
         size = rounded(block.size)
-        alive = (births[:k] < block.death) & (deaths[:k] > block.birth)
+        if apart is None:
+            alive = (births[:k] < block.death) & (deaths[:k] > block.birth)
+        else:
+            alive = apart[i][numbers[:k]]
         s, e = starts[:k][alive], ends[:k][alive]
-        at = _gap(s, e, size, total, [where[j] for j in block.beside if j in place] if size >= _PAGE else ())
+        at = _gap(s, e, size, total, [where[j] for j in block.beside if j in place] if size >= _PAGE else (), taken)
         where[i], place[i] = at, k
         births[k], deaths[k], starts[k], ends[k] = block.birth, block.death, at, at + size
         total = max(total, at + size)
+        if apart is not None:
+            taken.add(at)
     return where, total
 
 
-def _gap(starts: np.ndarray, ends: np.ndarray, size: int, total: int, beside: Sequence[int]) -> int:
-    """The offset of the smallest gap, behind the last one if there is none.
-
-    A block does not begin a multiple of 4 KB from those it is used with, where the gap is wide enough: such streams are taken
-    for one another by processors.
-    """
-    if not len(starts):
-        return 0
+def _gap(
+    starts: np.ndarray, ends: np.ndarray, size: int, total: int, beside: Sequence[int], taken: set[int]
+) -> int:
+    """An offset in the smallest gap between others, behind the last one if there is none; not one that is taken."""
     sort = np.argsort(starts, kind="stable")
-    begin = starts[sort]
-    reach = np.maximum.accumulate(ends[sort])
-    lows = np.concatenate(([0], reach))
-    highs = np.concatenate((begin, [max(total, int(reach[-1]))]))
-    room = highs - lows
-    fits = np.flatnonzero(room[:-1] >= size)
-    if room[-1] >= size or not len(fits):
-        fits = np.append(fits, len(room) - 1)
-    best = int(fits[np.argmin(np.where(room[fits] >= size, room[fits], np.iinfo(np.int64).max))])
-    at, spare = int(lows[best]), int(room[best]) - size
-    for shift in range(0, min(max(spare, 0), 8 * LINE) + 1, LINE):
-        if all((at + shift - other) % _PAGE for other in beside):
-            return at + shift
-    return at
+    reach = np.maximum.accumulate(np.concatenate(([0], ends[sort])))
+    room = np.concatenate((starts[sort], [max(total, int(reach[-1]))])) - reach
+    for i in np.argsort(room, kind="stable"):
+        if room[i] >= size:
+            found = _start(int(reach[i]), int(room[i]) - size, beside, taken)
+            if found is not None:
+                return found
+    return _start(int(reach[-1]), LINE * len(taken), (), taken) or 0
+
+
+def _start(low: int, spare: int, beside: Sequence[int], taken: set[int]) -> int | None:
+    """The first offset of a gap that is not taken, and not a multiple of 4 KB from those that are read and written together with it,
+    if there is one: processors take such streams for one another.
+    """
+    found = None
+    for at in range(low, low + spare + 1, LINE):
+        if at not in taken:
+            if found is None:
+                found = at
+            if at > low + _SHIFTS * LINE:
+                break
+            if all((at - other) % _PAGE for other in beside):
+                return at
+    return found

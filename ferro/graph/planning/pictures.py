@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any
 
-from ferro.graph.planning.tables import report, rows
+from ferro.graph.planning.rows import report, rows
 
 _WIDTH, _HEIGHT, _EDGE = 960, 480, 48
 _COLOURS = {"value": "#4878a8", "folded": "#68a060", "scratch": "#c8a050"}

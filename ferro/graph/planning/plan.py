@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,15 @@ from ferro.core.base import TensorBase, wrap
 from ferro.graph import interpreter
 from ferro.graph.planning.folding import fold as fold_in_place
 from ferro.graph.planning.offsets import Block, lower_bound, offsets, rounded
+from ferro.graph.planning.order import Order
 from ferro.graph.planning.pictures import page, svg
 from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, rehearsed
-from ferro.graph.planning.tables import Row, report, rows
+from ferro.graph.planning.table import Table
+from ferro.graph.planning.threads import Run, Tasks
+from ferro.graph.planning.rows import Row, report, rows
 from ferro.graph.planning.verify import verify
 from ferro.native.arena import OUTSIDE, Arena, refusal
+from ferro.native.threads import get_num_threads
 
 _RECORDINGS = 8  # of one plan: a program whose arrays change at every run is not recorded again and again
 
@@ -39,14 +42,16 @@ class Plan:
     - `runs`, `recordings`: how many runs there were, and how many of them were recorded
     """
 
-    def __init__(self, graph: Any, fold: bool, reuse: bool, ahead: bool) -> None:
-        self.graph, self.fold, self.reuse = graph, fold, reuse
+    def __init__(self, graph: Any, order: str, fold: bool, reuse: bool, ahead: bool) -> None:
+        self.graph, self.order, self.fold, self.reuse = graph, order, fold, reuse
+        self.tasks = Tasks(graph) if order == "any" else None
+        self.priority: Callable[[int], Any] = int  # of several nodes that may run, the one of the least goes first
         self.allocations: list[Allocation] = []
         self.arena_bytes = self.lower_bound = self.runs = self.recordings = 0
         self.outside = self.missed = 0
         self.addresses: dict[Any, int] = {}  # of inputs and bound values, in the last run
-        self._arena: Arena | None = None
-        self._table: _Table | None = None
+        self._arenas: list[Arena] = []
+        self._table: Table | None = None
         self._stale = not ahead  # whether the next run is recorded
         self._released, self._refusal = False, refusal()
         self._room = EVENTS
@@ -57,7 +62,7 @@ class Plan:
     @property
     def start(self) -> int | None:
         """The address of the arena; None while there is none."""
-        return None if self._arena is None else self._arena.start
+        return self._arenas[0].start if self._arenas else None
 
     @property
     def refusal(self) -> str:
@@ -72,17 +77,20 @@ class Plan:
         for a in allocations:
             if a.death is None:
                 a.reason = "result" if results.intersection(a.values) else "outlives the run"
+        order = None if self.tasks is None else self.tasks.order
+        users = {} if order is None else users_of(self.graph, allocations)
         if self.fold:
-            fold_in_place(self.graph, allocations)
+            fold_in_place(self.graph, allocations, order, users)
         self.allocations = allocations
         chains = chains_of(allocations)
         blocks = blocks_of(self.graph, chains)
         self.lower_bound = lower_bound(blocks)
-        if self.reuse:
-            found, self.arena_bytes = offsets(blocks)
-        else:
+        if not self.reuse:
             ends = np.cumsum([0, *[rounded(b.size) for b in blocks]]).tolist()
             found, self.arena_bytes = ends[:-1], ends[-1]
+        else:
+            apart = None if order is None else apart_in(order, chains, users)
+            found, self.arena_bytes = offsets(blocks, apart)
         for chain, offset in zip(chains, found, strict=True):
             for a in chain:
                 a.offset = offset
@@ -90,31 +98,31 @@ class Plan:
 
     def _retire(self) -> None:
         """The next run gets another arena: this one has another size, or somebody holds an array in it."""
-        if self._arena is not None:
-            self._arena.close()
-        self._arena = self._table = None
+        for arena in self._arenas:
+            arena.close()
+        self._arenas, self._table = [], None
 
-    def _entries(self, arena: Arena, bound: dict[Allocation, int]) -> np.ndarray:
-        """The table of the handler: see Note [Arenas].
+    def _opened(self, count: int) -> list[Arena]:
+        """So many arenas of one memory, one for each thread of a run."""
+        if not self._arenas:
+            self._arenas.append(Arena(self.arena_bytes))
+        while len(self._arenas) < count:
+            self._arenas.append(Arena(0, self._arenas[0]))
+        return self._arenas[:count]
 
-        An array asks whether those are gone in whose place it comes. One that has lost a part to another array was asked for then.
-        """
-        words: list[int] = []
-        starts: list[int] = []  # of those that are whole, which do not overlap
-        whole: list[Allocation] = []
-        for a in self.allocations:
-            if a.offset is None:
-                words += [a.size, bound.get(a, 0), 0]
-                continue
-            i = j = bisect_right(starts, a.offset)
-            if i and starts[i - 1] + rounded(whole[i - 1].size) > a.offset:
-                i -= 1
-            while j < len(starts) and starts[j] < a.offset + a.size:
-                j += 1
-            checked = [arena.begins(start) for start, b in zip(starts[i:j], whole[i:j], strict=True) if b is not a.folded]
-            words += [a.size, arena.start + a.offset, len(checked), *checked]
-            starts[i:j], whole[i:j] = [a.offset], [a]
-        return np.array([*words, -1, 0, 0], np.int64)
+    def _table_of(self, targets: dict[int, Any]) -> Table:
+        """The handler's table; the one of runs that write their results nowhere in particular is kept."""
+        arenas = self._arenas
+        bound = self._bound(targets)
+        if not all([arena.bind(list(bound.values())) for arena in arenas]):
+            bound = {}
+        if self.tasks is None:
+            table = Table(self.allocations, arenas[0], bound)
+        else:
+            table = Table(self.allocations, arenas[0], bound, self.tasks.order)
+        if not targets:
+            self._table = table
+        return table
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -151,8 +159,13 @@ class Plan:
     def _recorded(self, given: Sequence) -> list:
         """A run that is recorded, and planned by for the next one."""
         recorder = Recorder(self.graph, self._room)
-        with recorder.recording():
-            found = interpreter.execute(self.graph, given, recorder)
+        if self.tasks is None:
+            found = interpreter.execute(self.graph, given, recorder, within=recorder.run)
+        else:
+            none = recorder.arena.none
+            tables = [(none, none)] * len(self.graph.nodes)
+            run = Run(self.tasks, tables, [recorder.arena], int, recorder)
+            found = interpreter.execute(self.graph, given, program=run, within=recorder.run)
         self.recordings += 1
         if recorder.full:
             self._room *= 4
@@ -162,34 +175,56 @@ class Plan:
         return found
 
     def _planned(self, given: Sequence, targets: dict[int, Any] | None, poison: bool) -> list:
-        arena, table = self._arena, self._table
-        if arena is None:
-            arena = self._arena = Arena(self.arena_bytes)
+        return self._in_order(given, targets, poison) if self.tasks is None else self._in_any(given, targets, poison)
+
+    def _in_order(self, given: Sequence, targets: dict[int, Any] | None, poison: bool) -> list:
+        arena = self._arenas[0] if self._arenas else self._opened(1)[0]
+        table = self._table
         if table is None or targets:
-            table = self._table_of(arena, targets or {})
+            table = self._table_of(targets or {})
+        start, end = table.whole
         words, poisoned = arena.words, Poison(self, arena) if poison else None
         words[OUTSIDE] = 0
-        before = arena.begin(table.start)
+
+        def within(call: Callable[[], list]) -> list:
+            before, at = arena.begin(start), 0
+            try:
+                return call()
+            finally:
+                at = arena.end(before)
+                if at != end:
+                    self._stale, self.missed = True, self.missed + 1
+                self.outside = words[OUTSIDE]
+
         try:
-            found = interpreter.execute(self.graph, given, poisoned)
-            if targets:
-                found = _written(found, targets)
+            found = interpreter.execute(self.graph, given, poisoned, within=within)
+            return _written(found, targets) if targets else found
         finally:
-            if arena.end(before) != table.end:
-                self._stale, self.missed = True, self.missed + 1
-            self.outside = words[OUTSIDE]
             if arena.live:
                 self._retire()
-        return found
 
-    def _table_of(self, arena: Arena, targets: dict[int, Any]) -> _Table:
-        """The handler's table; the one of runs that write their results nowhere in particular is kept."""
-        bound = self._bound(targets)
-        arena.bind(list(bound.values()))
-        table = _Table(self._entries(arena, bound))
-        if not targets:
-            self._table = table
-        return table
+    def _in_any(self, given: Sequence, targets: dict[int, Any] | None, poison: bool) -> list:
+        arenas = self._opened(max(get_num_threads(), 1))
+        table = self._table
+        if table is None or targets:
+            table = self._table_of(targets or {})
+        if poison:
+            Poison(self, arenas[0])
+        for arena in arenas:
+            arena.words[OUTSIDE] = 0
+        run = Run(self.tasks, table.parts, arenas, self.priority)
+        try:
+            found = interpreter.execute(self.graph, given, program=run)
+            if targets:
+                found = _written(found, targets)
+            run.values = []
+            return found
+        finally:
+            if run.missed:
+                self._stale, self.missed = True, self.missed + 1
+            self.outside = sum([arena.words[OUTSIDE] for arena in arenas])
+            if any(arena.live for arena in arenas):
+                self._retire()
 
     def _bound(self, targets: dict[int, Any]) -> dict[Allocation, int]:
         """The allocations that are to be made in memory of the caller, and where it is."""
@@ -238,12 +273,37 @@ class Plan:
         return f"<Plan: {self.arena_bytes} bytes (at least {self.lower_bound}), {len(self.allocations)} arrays, {self.runs} runs>"
 
 
-class _Table:
-    """The entries of a handler: where they begin, and where the one stands that no array has, at the end."""
+def users_of(graph: Any, allocations: Sequence[Allocation]) -> dict[Allocation, int]:
+    """The nodes that make an array or read a value in it, as bits."""
+    readers: dict[Any, int] = {}
+    for i, node in enumerate(graph.nodes):
+        for v in (*node.operands, *node.outputs):
+            readers[v] = readers.get(v, 0) | 1 << i
+    found = {}
+    for a in allocations:
+        found[a] = 1 << a.node
+        for v in a.values:
+            found[a] |= readers.get(v, 0)
+    return found
 
-    def __init__(self, entries: np.ndarray) -> None:
-        self.entries, self.start = entries, entries.ctypes.data
-        self.end = self.start + entries.nbytes - 24
+
+def apart_in(order: Order, chains: list[list[Allocation]], users: dict[Allocation, int]) -> np.ndarray:
+    """For each two chains, whether they need places of their own: neither ends before the other begins, in every order."""
+    nodes = [0] * len(chains)
+    for i, chain in enumerate(chains):
+        for a in chain:
+            nodes[i] |= users[a]
+    found = np.ones((len(chains), len(chains)), bool)
+    for i, own in enumerate(chains):
+        for j in range(i):
+            a, b = own, chains[j]
+            if a[0].node == b[0].node and len(a) == len(b) == 1 and not (a[0].values or b[0].values):
+                free = (a[0].death or 0) <= b[0].birth or (b[0].death or 0) <= a[0].birth  # scratch of one function
+            else:
+                free = order.precede(nodes[i], b[0].node) or order.precede(nodes[j], a[0].node)
+            if free:
+                found[i, j] = found[j, i] = False
+    return found
 
 
 def chains_of(allocations: Sequence[Allocation]) -> list[list[Allocation]]:

@@ -7,8 +7,7 @@ finds out the same before there are arguments: it calls the functions of a graph
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ class Allocation:
 
 
 class Recorder:
-    """Writes down what NumPy allocates within `recording`, and to which nodes it belongs; call it as `on_node` of a run.
+    """Writes down what NumPy allocates within `run`, and to which nodes it belongs; call it as `on_node` of a run.
 
     room: for how many events for each node.
     """
@@ -57,24 +56,23 @@ class Recorder:
         self._room = room
         self._marks: list[int] = []  # where the log ended behind each node
         self._made: list[list[tuple[Value, int, bool]]] = []
-        self._arena = Arena(0)
+        self.arena = Arena(0)
         self._log = np.zeros(2 * room * (len(graph.nodes) + EVENTS), np.int64)
         self._end = 0
 
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Everything that NumPy allocates in this thread is written down."""
-        self._arena.log(self._log)
-        before = self._arena.begin(self._arena.none)
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Calls a function, and writes down everything that NumPy allocates in this thread meanwhile."""
+        self.arena.log(self._log)
+        before = self.arena.begin(self.arena.none)
         try:
-            yield
+            return call()
         finally:
-            self._arena.end(before)
-            self._end = self._arena.logged
-            self._arena.log(None)
+            self.arena.end(before)
+            self._end = self.arena.logged
+            self.arena.log(None)
 
     def __call__(self, node: Node, arrays: Sequence[Any]) -> None:
-        self._marks.append(self._arena.logged)
+        self._marks.append(self.arena.logged)
         self._made.append(
             [
                 (v, a.__array_interface__["data"][0], a.flags.c_contiguous)
@@ -141,7 +139,8 @@ def rehearsed(graph: Any) -> list[Allocation]:
 def _rehearse(graph: Any, found: dict[Value, Any], recorder: Recorder) -> None:
     last = last_uses(graph)
     done: Callable = recorder
-    with recorder.recording():
+
+    def nodes() -> None:
         for i, node in enumerate(graph.nodes):
             made = _called(node, found)
             found.update(zip(node.outputs, made, strict=True))
@@ -149,6 +148,8 @@ def _rehearse(graph: Any, found: dict[Value, Any], recorder: Recorder) -> None:
             del made
             for value in last.get(i, ()):
                 found.pop(value, None)
+
+    recorder.run(nodes)
 
 
 def _called(node: Node, found: dict[Value, Any]) -> list:

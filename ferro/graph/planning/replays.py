@@ -35,7 +35,7 @@ class Replays:
         return execute(self.graph, given)
 
     def _planned(self, given: Sequence) -> list:
-        plan = Plan(self.graph, True, True, ahead=False)
+        plan = Plan(self.graph, "serial", True, True, ahead=False)
         found = plan.execute(given)
         if not plan.refusal and plan.arena_bytes >= PLAN_LEAST:
             self.plan = plan

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.graph.errors import PlanError
-from ferro.graph.ir import OWN
+from ferro.graph.functions import PURE, effects
 from ferro.graph.planning.folding import is_elementwise
 from ferro.graph.planning.offsets import rounded
+from ferro.graph.planning.order import Order
 from ferro.graph.planning.recording import Allocation
 from ferro.native.arena import LINE
 
@@ -15,14 +16,17 @@ from ferro.native.arena import LINE
 def verify(plan: Any) -> None:
     """PlanError for a plan under which two arrays that live at the same time might share memory."""
     wrong: list[str] = []
-    pairs = zip(plan.graph.outputs, plan.graph.histories, strict=True)
-    handed_out = {v for v, history in pairs if history != OWN}  # (gradients are copied where they do not own their memory)
-    lives = _lives(plan.graph, plan.allocations)
+    graph = plan.graph
+    order = None
+    if plan.order == "any":
+        wrong += _missing(plan)
+        order = Order(graph)
+    uses = _uses(graph, plan.allocations)
     placed = [a for a in plan.allocations if a.offset is not None]
     for a in placed:
         if a.offset < 0 or a.offset % LINE or a.offset + a.size > plan.arena_bytes:
             wrong.append(f"{_said(plan, a)} does not lie within {plan.arena_bytes} bytes, or not at a cache line")
-        if not handed_out.isdisjoint(a.values):
+        if not {*graph.outputs}.isdisjoint(a.values):
             wrong.append(f"{_said(plan, a)} is a result, which must lie outside of the arena")
     placed.sort(key=lambda a: a.offset)
     active: list[Allocation] = []
@@ -31,7 +35,7 @@ def verify(plan: Any) -> None:
         wrong += [
             f"{_said(plan, b)} and {_said(plan, a)} lie in the same place at the same time"
             for b in active
-            if _clash(plan.graph, a, b, lives)
+            if _clash(graph, *((a, b) if (a.node, a.birth) < (b.node, b.birth) else (b, a)), uses, order)
         ]
         active.append(a)
     if wrong:
@@ -39,28 +43,50 @@ def verify(plan: Any) -> None:
         raise PlanError("the plan is wrong: " + "; ".join(wrong[:5]) + more)
 
 
-def _lives(graph: Any, allocations: list[Allocation]) -> dict[Allocation, tuple[int, int]]:
-    """The first and last node of each: of values by their readers; of scratch, by what was seen."""
-    last: dict[Any, int] = {}
+def _uses(graph: Any, allocations: list[Allocation]) -> dict[Allocation, set[int]]:
+    """The nodes that use each: of values, those that make and read them; of scratch, those that were seen."""
+    nodes: dict[Any, set[int]] = {}
     for i, node in enumerate(graph.nodes):
         for value in (*node.operands, *node.outputs):
-            last[value] = i
-    last.update(dict.fromkeys(graph.outputs, len(graph.nodes)))
-    return {a: (a.node, max([last.get(v, a.node) for v in a.values] or [a.last])) for a in allocations}
+            nodes.setdefault(value, set()).add(i)
+    return {
+        a: {a.node}.union(*[nodes.get(v, ()) for v in a.values]) if a.values else {a.node, a.last} for a in allocations
+    }
 
 
-def _clash(graph: Any, a: Allocation, b: Allocation, lives: dict[Allocation, tuple[int, int]]) -> bool:
-    """Whether two arrays in one place live at the same time."""
-    if lives[a][0] > lives[b][0] or (lives[a][0] == lives[b][0] and a.birth > b.birth):
-        a, b = b, a
-    end, begin = lives[a][1], lives[b][0]
-    if end < begin:
-        return False
+def _missing(plan: Any) -> list[str]:
+    """Where a node of a threaded run might begin before another one whose result it reads, or whose place in the order counts."""
+    found, after = [], plan.tasks.order.after
+    before: list[int] = []
+    for i, waits in enumerate(after):
+        bits = 0
+        for k in waits:
+            bits |= before[k] | 1 << k
+        before.append(bits)
+    makers = {v: i for i, node in enumerate(plan.graph.nodes) for v in node.outputs}
+    for i, node in enumerate(plan.graph.nodes):
+        needed = {makers[v] for v in node.operands if v in makers}
+        if effects(node.function) != PURE:
+            needed = set(range(i))
+        needed |= {k for k in range(i) if effects(plan.graph.nodes[k].function).writes}
+        found += [f"node {i} ({node.line}) does not wait for node {k}" for k in sorted(needed) if not before[i] >> k & 1]
+    return found
+
+
+def _clash(
+    graph: Any, a: Allocation, b: Allocation, uses: dict[Allocation, set[int]], order: Order | None
+) -> bool:
+    """Whether two arrays in one place, of which `b` comes later, may live at the same time."""
     if a.node == b.node and not a.values:  # (scratch, and what the same function makes after it)
         return a.death is None or a.death > b.birth
-    if b.folded is a and end == begin and a.offset == b.offset and a.size == b.size:
-        return not (begin < len(graph.nodes) and is_elementwise(graph.nodes[begin]))
-    return True
+    before, begin = uses[a], b.node
+    if b.folded is a and a.offset == b.offset and a.size == b.size:
+        if begin >= len(graph.nodes) or not is_elementwise(graph.nodes[begin]):
+            return True
+        before = before - {begin}
+    if order is None:
+        return max(before, default=-1) >= begin
+    return begin >= len(graph.nodes) or any(not order.ancestors[begin] >> k & 1 for k in before)
 
 
 def _said(plan: Any, a: Allocation) -> str:

@@ -1,0 +1,96 @@
+"""The table of NumPy's handler for the runs of a plan: see Note [Arenas] in native/arena.py."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+import numpy as np
+
+from ferro.graph.planning.offsets import rounded
+from ferro.graph.planning.order import Order
+from ferro.graph.planning.recording import Allocation
+from ferro.native.arena import Arena
+
+
+class Table:
+    """An entry for each array: its size, its place, and where is counted who must have ended before.
+
+    `whole` is where the entries begin and end, of all nodes one after the other; with an `order` there is such a part for each
+    node, in `parts`. bound: places of results outside of the arena.
+    """
+
+    def __init__(
+        self,
+        allocations: Sequence[Allocation],
+        arena: Arena,
+        bound: dict[Allocation, int],
+        order: Order | None = None,
+    ) -> None:
+        checks = _in_turn(allocations) if order is None else _in_any_order(allocations, order)
+        words: list[int] = []
+        begins = [0]
+        for a, before in zip(allocations, checks, strict=True):
+            while order is not None and len(begins) <= a.node:
+                words += _END
+                begins.append(len(words))
+            if a.offset is None:
+                words += (a.size, bound.get(a, 0), 0)
+            else:
+                words += (a.size, arena.start + a.offset, len(before), *[arena.begins(b.offset) for b in before])  # type: ignore[arg-type]
+        count = 1 if order is None else len(order.after)
+        while len(begins) < count:
+            words += _END
+            begins.append(len(words))
+        self._words = np.array([*words, *_END], np.int64)
+        start = self._words.ctypes.data
+        ends = [*[n - len(_END) for n in begins[1:]], len(words)]
+        self.parts = [(start + 8 * a, start + 8 * b) for a, b in zip(begins, ends, strict=True)]
+        self.whole = self.parts[0]
+
+
+_END = (-1, 0, 0)  # an entry for no array
+
+
+def _in_turn(allocations: Sequence[Allocation]) -> list[list[Allocation]]:
+    """For each array those in whose place it comes. One that has lost a part to another array was asked for then."""
+    found: list[list[Allocation]] = []
+    starts: list[int] = []  # of those that are whole, which do not overlap
+    whole: list[Allocation] = []
+    for a in allocations:
+        if a.offset is None:
+            found.append([])
+            continue
+        i = j = bisect_right(starts, a.offset)
+        if i and starts[i - 1] + rounded(whole[i - 1].size) > a.offset:
+            i -= 1
+        while j < len(starts) and starts[j] < a.offset + a.size:
+            j += 1
+        found.append([b for b in whole[i:j] if b is not a.folded])
+        starts[i:j], whole[i:j] = [a.offset], [a]
+    return found
+
+
+def _in_any_order(allocations: Sequence[Allocation], order: Order) -> list[list[Allocation]]:
+    """The same where all that comes before in every order is asked; offsets differ, but for those that lie in the place of an argument."""
+    placed = [a for a in allocations if a.offset is not None]
+    last = {b.folded: b for b in placed if b.folded is not None}  # (who begins where another one began counts for it)
+    found: list[list[Allocation]] = []
+    for a in allocations:
+        if a.offset is None:
+            found.append([])
+            continue
+        own = [a]
+        while own[-1].folded is not None:
+            own.append(own[-1].folded)
+        some = [
+            b
+            for b in placed
+            if b not in own
+            and b not in last
+            and b.offset < a.offset + a.size
+            and a.offset < b.offset + b.size
+            and (order.precede(1 << b.node, a.node) or (b.node == a.node and b.birth < a.birth))
+        ]
+        found.append(some)
+    return found
