@@ -297,8 +297,9 @@ def apart_in(order: Order, chains: list[list[Allocation]], users: dict[Allocatio
     for i, own in enumerate(chains):
         for j in range(i):
             a, b = own, chains[j]
-            if a[0].node == b[0].node and len(a) == len(b) == 1 and not (a[0].values or b[0].values):
-                free = (a[0].death or 0) <= b[0].birth or (b[0].death or 0) <= a[0].birth  # scratch of one function
+            first, second = (a, b) if a[0].birth < b[0].birth else (b, a)
+            if a[0].node == b[0].node and len(first) == 1 and not first[0].values:  # scratch of one function
+                free = (first[0].death or 0) <= second[0].birth
             else:
                 free = order.precede(nodes[i], b[0].node) or order.precede(nodes[j], a[0].node)
             if free:
