@@ -26,7 +26,7 @@ def execute(
     graph: Any,
     given: Sequence,
     on_node: Callable | None = None,
-    program: Program | None = None,
+    program: Any = None,
     within: Callable[[Callable[[], list]], list] | None = None,
 ) -> list:
     """The same, for tensors (or arrays) of all inputs, each once, and bound values, that have been checked.

@@ -62,7 +62,11 @@ def opened(capsule: Any, name: str = "") -> Handler:
     """The handler (of this name, if one is given) in a capsule; RuntimeError if it does not look as NumPy's headers declare it."""
     prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     found = Handler.from_address(prototype(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, _CAPSULE))
-    if found.name != (name or current_name()).encode() or found.version != 1 or not (found.malloc and found.calloc and found.realloc and found.free):
+    if (
+        found.name != (name or current_name()).encode()
+        or found.version != 1
+        or not (found.malloc and found.calloc and found.realloc and found.free)
+    ):
         raise RuntimeError("the handler of NumPy's allocator does not look as its headers declare it")
     return found
 

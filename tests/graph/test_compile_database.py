@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ferro
+from ferro.graph.planning import replays
 from tests.graph.test_compile import seen
 from tests.helpers import Call, Entry, arrays_of, entries, lookup, rng_of
 
@@ -105,6 +106,13 @@ def check(entry: Entry, dtype: str, samples: int) -> int:
             assert agree(got, want, entry.path in NEARLY), f"{entry.path}, call {i}: {sample}\n{got}\n{want}"
         replays += compiled.explain().replays > 0
     return replays
+
+
+@pytest.fixture(autouse=True)
+def _planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory plans for small graphs, too, from the second replay on."""
+    monkeypatch.setattr(replays, "PLAN_LEAST", 0)
+    monkeypatch.setattr(replays, "RECORDED", 1)
 
 
 @pytest.fixture(autouse=True)

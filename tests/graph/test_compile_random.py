@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ferro
+from ferro.graph.planning import replays
 from tests.stress.programs import (
     Broken,
     Maker,
@@ -98,6 +99,13 @@ def check_many(seeds: range) -> Counter:
         told = compiled.explain()
         counts["replayed" if told.replays else told.fallbacks[0][:60] if told.fallbacks else "raised"] += 1
     return counts
+
+
+@pytest.fixture(autouse=True)
+def _planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory plans for small graphs, too, from the second replay on."""
+    monkeypatch.setattr(replays, "PLAN_LEAST", 0)
+    monkeypatch.setattr(replays, "RECORDED", 1)
 
 
 @pytest.mark.parametrize("part", range(2))

@@ -43,7 +43,9 @@ def network() -> tuple[Graph, tuple]:
     """A joint graph of a small network, and its arguments."""
     ferro.manual_seed(0)
     nn = ferro.nn
-    model = nn.Sequential(nn.Linear(30, 40), nn.ReLU(), nn.Linear(40, 40), nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 5))
+    model = nn.Sequential(
+        nn.Linear(30, 40), nn.ReLU(), nn.Linear(40, 40), nn.LayerNorm(40), nn.GELU(), nn.Linear(40, 5)
+    )
     x, t = ferro.randn(64, 30), ferro.arange(64) % 5
     graph = capture(lambda x, t: ferro.nn.functional.cross_entropy(model(x), t), x, t)
     return graph.differentiate(), (x, t, ferro.tensor(1.0))
@@ -96,7 +98,10 @@ def test_arguments_others_read_and_views_keep_their_places() -> None:
 
     graph = capture(function, ferro.ones(500))
     made = graph.plan()
-    of = {made.graph.nodes[r.node].function: made.graph.nodes[a.node].function for r, a in candidates_of(graph, made.allocations).items()}
+    of = {
+        made.graph.nodes[r.node].function: made.graph.nodes[a.node].function
+        for r, a in candidates_of(graph, made.allocations).items()
+    }
     assert of == {"mul": "exp"}  # of the product alone, since y ends there; neither y + 1, nor part + 3
     runs_as_interpreted(made, ferro.randn(500))
 
@@ -146,7 +151,13 @@ def test_small_arrays_share_the_place_of_a_large_one() -> None:
 def test_backward_uses_places_of_forward() -> None:
     gradient, inputs = network()
     joint = gradient.joint.plan()
-    kept = sum([v.dtype.itemsize * math.prod(v.shape) for v in {*gradient.forward.outputs} - {gradient.forward.outputs[0]} if v.node])
+    kept = sum(
+        [
+            v.dtype.itemsize * math.prod(v.shape)
+            for v in {*gradient.forward.outputs} - {gradient.forward.outputs[0]}
+            if v.node
+        ]
+    )
     assert joint.arena_bytes < gradient.forward.plan().arena_bytes + kept + gradient.backward.plan().arena_bytes
     runs_as_interpreted(joint, *inputs)
 
@@ -191,7 +202,23 @@ def test_steps_of_training_run_by_plan(name: str) -> None:
 
 
 class _Mallinfo(ctypes.Structure):
-    _fields_ = tuple([(n, ctypes.c_size_t) for n in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()])
+    _fields_ = tuple(
+        [
+            (n, ctypes.c_size_t)
+            for n in [
+                "arena",
+                "ordblks",
+                "smblks",
+                "hblks",
+                "hblkhd",
+                "usmblks",
+                "fsmblks",
+                "uordblks",
+                "fordblks",
+                "keepcost",
+            ]
+        ]
+    )
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="the C library does not tell of its heap")
@@ -215,7 +242,6 @@ def test_the_heap_sees_little_of_a_planned_run(monkeypatch: pytest.MonkeyPatch) 
             most[0] = max(most[0], in_use() - self.begin)
 
     monkeypatch.setattr(plan, "Poison", Sampler)
-    gradient, _ = network()
     ferro.manual_seed(0)
     model = ferro.nn.Sequential(*[ferro.nn.Linear(200, 200), ferro.nn.Tanh()] * 6)
     graph = capture(lambda x: model(x).sum(), ferro.randn(300, 200))

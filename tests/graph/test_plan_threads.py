@@ -59,7 +59,7 @@ def test_200_random_orders() -> None:
         ran: list[int] = []
         functions = list(made.tasks.functions)
         for k, f in enumerate(functions):
-            made.tasks.functions[k] = lambda *a, k=k, f=f: (ran.append(k), f(*a))[1]
+            made.tasks.functions[k] = lambda *a, k=k, f=f, ran=ran: (ran.append(k), f(*a))[1]
         try:
             assert_same(made.run(x, poison=True), want)
         finally:

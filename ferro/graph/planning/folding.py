@@ -129,7 +129,8 @@ def _same_in_place(node: Node, target: Value, size: int) -> bool:
     with np.errstate(all="ignore"):
         want = run()
         arena = Arena(size)
-        place = np.frombuffer((ctypes.c_char * size).from_address(arena.start), target.dtype).reshape(target.shape)
+        memory: Any = (ctypes.c_char * size).from_address(arena.start)
+        place = np.frombuffer(memory, target.dtype).reshape(target.shape)
         place[...] = given[target]
         given[target] = place
         table = np.array([size, arena.start, 0, -1, 0, 0], np.int64)
@@ -140,7 +141,7 @@ def _same_in_place(node: Node, target: Value, size: int) -> bool:
             arena.end(before)
     same = got.ctypes.data == arena.start and got.tobytes() == want.tobytes()
     given.clear()
-    del got, place
+    del got, place, memory
     arena.close()
     return same
 

@@ -95,9 +95,7 @@ def _placed(blocks: Sequence[Block], order: Sequence[int], apart: np.ndarray | N
     return where, total
 
 
-def _gap(
-    starts: np.ndarray, ends: np.ndarray, size: int, total: int, beside: Sequence[int], taken: set[int]
-) -> int:
+def _gap(starts: np.ndarray, ends: np.ndarray, size: int, total: int, beside: Sequence[int], taken: set[int]) -> int:
     """An offset in the smallest gap between others, behind the last one if there is none; not one that is taken."""
     sort = np.argsort(starts, kind="stable")
     reach = np.maximum.accumulate(np.concatenate(([0], ends[sort])))

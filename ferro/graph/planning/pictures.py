@@ -38,14 +38,14 @@ def svg(plan: Any) -> str:
             f'<line class="{name.replace(" ", "-")}" x1="{_EDGE}" x2="{_WIDTH - _EDGE}" y1="{y:.3f}" y2="{y:.3f}" stroke="{colour}"/>'
         )
     peak = _peak(plan)
+    middle = _EDGE + (peak + 0.5) * wide
+    said = f"{plan.arena_bytes} bytes, at most {plan.lower_bound} live at once (node {peak}); {len(plan.graph.nodes)} nodes from left to right"
+    legend = {"values": "value", "in the place of an argument": "folded", "scratch of a function": "scratch"}
+    spans = " ".join(f'<tspan fill="{_COLOURS[kind]}">{name}</tspan>' for name, kind in legend.items())
     parts += [
-        f'<line class="peak" x1="{_EDGE + (peak + 0.5) * wide:.3f}" x2="{_EDGE + (peak + 0.5) * wide:.3f}" y1="{_EDGE}" '
-        f'y2="{_HEIGHT - _EDGE}" stroke="#b03030" stroke-dasharray="4 4"/>',
-        f'<text x="{_EDGE}" y="{_EDGE - 16}">{plan.arena_bytes} bytes, at most {plan.lower_bound} live at once (node {peak}); '
-        f"{len(plan.graph.nodes)} nodes from left to right</text>",
-        f'<text x="{_EDGE}" y="{_HEIGHT - 16}"><tspan fill="{_COLOURS["value"]}">values</tspan> '
-        f'<tspan fill="{_COLOURS["folded"]}">in the place of an argument</tspan> '
-        f'<tspan fill="{_COLOURS["scratch"]}">scratch of a function</tspan></text>',
+        f'<path class="peak" d="M{middle:.3f} {_EDGE}V{_HEIGHT - _EDGE}" stroke="#b03030" stroke-dasharray="4 4"/>',
+        f'<text x="{_EDGE}" y="{_EDGE - 16}">{said}</text>',
+        f'<text x="{_EDGE}" y="{_HEIGHT - 16}">{spans}</text>',
         "</svg>",
     ]
     return "\n".join(parts)

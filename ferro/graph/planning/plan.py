@@ -23,9 +23,9 @@ from ferro.graph.planning.offsets import Block, lower_bound, offsets, rounded
 from ferro.graph.planning.order import Order
 from ferro.graph.planning.pictures import page, svg
 from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, rehearsed
+from ferro.graph.planning.rows import Row, report, rows
 from ferro.graph.planning.table import Table
 from ferro.graph.planning.threads import Run, Tasks
-from ferro.graph.planning.rows import Row, report, rows
 from ferro.graph.planning.verify import verify
 from ferro.native.arena import OUTSIDE, Arena, refusal
 from ferro.native.threads import get_num_threads
@@ -44,7 +44,7 @@ class Plan:
 
     def __init__(self, graph: Any, order: str, fold: bool, reuse: bool, ahead: bool) -> None:
         self.graph, self.order, self.fold, self.reuse = graph, order, fold, reuse
-        self.tasks = Tasks(graph) if order == "any" else None
+        self.tasks: Any = Tasks(graph) if order == "any" else None
         self.priority: Callable[[int], Any] = int  # of several nodes that may run, the one of the least goes first
         self.allocations: list[Allocation] = []
         self.arena_bytes = self.lower_bound = self.runs = self.recordings = 0
@@ -114,7 +114,7 @@ class Plan:
         """The handler's table; the one of runs that write their results nowhere in particular is kept."""
         arenas = self._arenas
         bound = self._bound(targets)
-        if not all([arena.bind(list(bound.values())) for arena in arenas]):
+        if not all(arena.bind(list(bound.values())) for arena in arenas):
             bound = {}
         if self.tasks is None:
             table = Table(self.allocations, arenas[0], bound)
@@ -146,7 +146,9 @@ class Plan:
 
     def execute(self, given: Sequence, targets: dict[int, Any] | None = None, poison: bool = False) -> list:
         """The arrays of the outputs for tensors (or arrays) of all inputs and bound values, which have been checked."""
-        if self._refusal or not self._lock.acquire(blocking=False):  # (another thread runs the plan, or this one further up)
+        if self._refusal or not self._lock.acquire(
+            blocking=False
+        ):  # (another thread runs the plan, or this one further up)
             return _written(interpreter.execute(self.graph, given), targets)
         try:
             self.runs += 1
@@ -340,9 +342,9 @@ class Poison:
         self._node = now = self._node + 1
         live = [a for a in self._placed if a.node <= now < a.gone]
         for a in self._placed:
-            if a.gone == now and not self._arena.count(a.offset):
-                if not any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in live):
-                    ctypes.memset(self._arena.start + a.offset, 0xFF, a.size)
+            over = [b for b in live if a.offset < b.offset + b.size and b.offset < a.offset + a.size]
+            if a.gone == now and not over and not self._arena.count(a.offset):
+                ctypes.memset(self._arena.start + a.offset, 0xFF, a.size)
 
 
 def _targets(graph: Any, out: Sequence[Any], given: Sequence) -> dict[int, Any]:

@@ -19,15 +19,18 @@ from ferro.graph.ir import Held, Node, Value, in_memory, replaced
 from ferro.graph.state import TAKES_TENSORS
 from ferro.native.arena import Arena
 
-EVENTS = 16  # for which the log of a recording has room, for each node; a log that was too short is made four times as long
+EVENTS = (
+    16  # for which the log of a recording has room, for each node; a log that was too short is made four times as long
+)
 
 
 class Allocation:
     """An array's memory: `size` bytes, made in node number `node`, from event `birth` to event `death` (None: it outlives the run),
     `last` is the last node that used it, and `gone` the one behind which it was no longer there.
 
-    values: those of the graph that lie in it; `whole` says that the first of them fills it in C order. Without values it is scratch, that a function needs
-    while it runs. folded: the allocation in whose place it comes to lie; offset: where in the arena; None: outside of it, `reason` says why.
+    values: those of the graph that lie in it; `whole`: the first of them fills it in C order. Without values it is scratch that a
+    function needs while it runs. folded: the allocation in whose place it comes to lie. offset: where in the arena; None: outside of it,
+    `reason` says why.
     """
 
     __slots__ = ("birth", "death", "folded", "gone", "last", "node", "offset", "reason", "size", "values", "whole")
@@ -39,7 +42,7 @@ class Allocation:
         self.values: list[Value] = []
         self.whole = False
         self.folded: Allocation | None = None
-        self.offset: int | None = None
+        self.offset: Any = None
         self.reason = ""
 
     def __repr__(self) -> str:
@@ -158,14 +161,14 @@ def _called(node: Node, found: dict[Value, Any]) -> list:
     if not (node.function in TAKES_TENSORS or what.random or any(type(a) is Held for a in node.args)):
         try:
             args, kwargs = replaced((node.args, node.kwargs), found.__getitem__)
-            made = [x for x in arrays_in(function_of_node(node.function)(*args, **kwargs))]
+            made = list(arrays_in(function_of_node(node.function)(*args, **kwargs)))
             del args, kwargs
             alike = len(made) == len(node.outputs) and all(
                 (a.shape, a.dtype) == (v.shape, v.dtype) for a, v in zip(made, node.outputs, strict=True)
             )
             if alike:
                 return made
-        except Exception:  # (of any class: the arrays mean nothing)
+        except Exception:  # noqa: BLE001 (of any class: the arrays mean nothing)
             made = []
     return [in_memory(v.shape, v.strides, v.dtype) for v in node.outputs]
 

@@ -10,11 +10,13 @@ from ferro.cpu.thresholds import PLAN_LEAST
 from ferro.graph.interpreter import execute
 from ferro.graph.planning.plan import Plan
 
+RECORDED = 2  # which call is recorded: the first one is to be soon
+
 
 class Replays:
     """Calls of a graph: its output arrays, for tensors of all inputs and bound values, which have been checked.
 
-    The second call is recorded, the ones behind it follow the plan, if the arena has PLAN_LEAST bytes: smaller ones stay in the
+    One call is recorded, the ones behind it follow the plan, if the arena has PLAN_LEAST bytes: smaller ones stay in the
     caches anyway.
     """
 
@@ -23,14 +25,14 @@ class Replays:
     def __init__(self, graph: Any) -> None:
         self.graph = graph
         self.plan: Plan | None = None
-        self._calls = 0 if _bytes_of(graph) >= PLAN_LEAST else 2
+        self._calls = 0 if _bytes_of(graph) >= PLAN_LEAST else RECORDED
 
     def __call__(self, given: Sequence) -> list:
         if self.plan is not None:
             return self.plan.execute(given)
-        if self._calls < 2:
+        if self._calls < RECORDED:
             self._calls += 1
-            if self._calls == 2:
+            if self._calls == RECORDED:
                 return self._planned(given)
         return execute(self.graph, given)
 

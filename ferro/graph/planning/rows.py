@@ -59,53 +59,44 @@ def rows(plan: Any) -> list[Row]:
     """Those of inputs, bound values and constants, then those of arrays in the order in which they are made."""
     graph, found, last = plan.graph, [], _last_readers(plan.graph)
     for value in (*dict.fromkeys(graph.inputs), *graph.bound, *graph.constants):
-        address = None if value.array is None else value.array.ctypes.data
-        if value.tensor is not None:
-            address = value.tensor._data.ctypes.data
-        at = plan.addresses.get(value, address)
-        found.append(
-            Row(
-                *(_name(value), value.kind, _bytes(value), str(value.dtype), value.shape),
-                *(None, at, -1, last.get(value, -1), False, ""),
-            )
-        )
-    start = plan.start
+        at = plan.addresses.get(value)
+        if at is None and value.array is not None:
+            at = value.array.ctypes.data
+        what = _name(value), value.kind, _bytes(value), str(value.dtype), value.shape
+        found.append(Row(*what, offset=None, address=at, first=-1, last=last.get(value, -1), folded=False, line=""))
     for a in plan.allocations:
-        kind = a.reason or "arena"
-        address = None if a.offset is None or start is None else start + a.offset
+        kind, line = a.reason or "arena", _line(graph, a.node)
+        at = None if a.offset is None or plan.start is None else plan.start + a.offset
         if not a.values:
-            found.append(
-                Row("scratch", kind, a.size, "", (), a.offset, address, a.node, a.last, False, _line(graph, a.node))
-            )
+            found.append(Row("scratch", kind, a.size, "", (), a.offset, at, a.node, a.last, False, line))
         for k, value in enumerate(a.values):
-            view = k > 0 or not a.whole
-            found.append(
-                Row(
-                    *(_name(value), "view" if view and k else kind, _bytes(value), str(value.dtype), value.shape),
-                    *(a.offset, address, a.node, last.get(value, a.node)),
-                    *(a.folded is not None and not k, _line(graph, a.node)),
-                )
-            )
+            what = _name(value), "view" if k else kind, _bytes(value), str(value.dtype), value.shape
+            ends = last.get(value, a.node)
+            found.append(Row(*what, a.offset, at, a.node, ends, a.folded is not None and not k, line))
     return found
+
+
+def _said(some: list) -> str:
+    return f"{len(some)} arrays of {sum(a.size for a in some)} bytes"
 
 
 def report(plan: Any) -> str:
     """The figures of a plan, a line for each."""
     placed = [a for a in plan.allocations if a.offset is not None]
-    total = sum(rounded(a.size) for a in placed)
     folded = [a for a in placed if a.folded is not None]
     scratch = [a for a in placed if not a.values]
     kept = [a for a in plan.allocations if a.reason]
     bound = (*dict.fromkeys(plan.graph.inputs), *plan.graph.bound)
+    constants = plan.graph.constants
     lines = [
         f"arena: {plan.arena_bytes} bytes; most that live at once: {plan.lower_bound}",
-        f"in it: {len(placed)} arrays of {total} bytes together, {len(scratch)} of them scratch ({sum(a.size for a in scratch)} bytes)",
-        f"in the place of an argument: {len(folded)} ({sum(a.size for a in folded)} bytes)",
-        f"results, and what outlives the run: {len(kept)} ({sum(a.size for a in kept)} bytes), outside of the arena",
-        f"bound, not copied: {len(bound)} inputs and parameters ({sum(map(_bytes, bound))} bytes), "
-        f"{len(plan.graph.constants)} constants ({sum(map(_bytes, plan.graph.constants))} bytes)",
-        f"runs: {plan.runs}, recorded {plan.recordings}, not as planned {plan.missed}; "
-        f"allocated outside in the last one: {plan.outside} bytes",
+        f"in it: {_said(placed)}, {sum(rounded(a.size) for a in placed)} bytes by cache lines; scratch among them: {_said(scratch)}",
+        f"in the place of an argument: {_said(folded)}",
+        f"results, and what outlives the run, outside of the arena: {_said(kept)}",
+        f"bound, not copied: {len(bound)} inputs and parameters of {sum(map(_bytes, bound))} bytes",
+        f"constants: {len(constants)} of {sum(map(_bytes, constants))} bytes",
+        f"runs: {plan.runs}, recorded {plan.recordings}, not as planned {plan.missed}",
+        f"allocated outside in the last run: {plan.outside} bytes",
     ]
     if plan.refusal:
         lines.append(f"arrays do not lie in the arena here: {plan.refusal}")

@@ -159,5 +159,3 @@ class Run:
                     heappush(self.ready, (self.priority(k), k))
             self.running -= 1
             self.lock.notify_all()
-
-

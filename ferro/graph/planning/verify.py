@@ -58,7 +58,7 @@ def _missing(plan: Any) -> list[str]:
     """Where a node of a threaded run might begin before another one whose result it reads, or whose place in the order counts."""
     found, after = [], plan.tasks.order.after
     before: list[int] = []
-    for i, waits in enumerate(after):
+    for waits in after:
         bits = 0
         for k in waits:
             bits |= before[k] | 1 << k
@@ -69,13 +69,13 @@ def _missing(plan: Any) -> list[str]:
         if effects(node.function) != PURE:
             needed = set(range(i))
         needed |= {k for k in range(i) if effects(plan.graph.nodes[k].function).writes}
-        found += [f"node {i} ({node.line}) does not wait for node {k}" for k in sorted(needed) if not before[i] >> k & 1]
+        found += [
+            f"node {i} ({node.line}) does not wait for node {k}" for k in sorted(needed) if not before[i] >> k & 1
+        ]
     return found
 
 
-def _clash(
-    graph: Any, a: Allocation, b: Allocation, uses: dict[Allocation, set[int]], order: Order | None
-) -> bool:
+def _clash(graph: Any, a: Allocation, b: Allocation, uses: dict[Allocation, set[int]], order: Order | None) -> bool:
     """Whether two arrays in one place, of which `b` comes later, may live at the same time."""
     if a.node == b.node and not a.values:  # (scratch, and what the same function makes after it)
         return a.death is None or a.death > b.birth
