@@ -341,9 +341,8 @@ class Poison:
     def __call__(self, _node: Any, _arrays: Any) -> None:
         self._node = now = self._node + 1
         live = [a for a in self._placed if a.node <= now < a.gone]
-        for a in self._placed:
-            over = [b for b in live if a.offset < b.offset + b.size and b.offset < a.offset + a.size]
-            if a.gone == now and not over and not self._arena.count(a.offset):
+        for a in [a for a in self._placed if a.gone == now and not self._arena.count(a.offset)]:
+            if not any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in live):
                 ctypes.memset(self._arena.start + a.offset, 0xFF, a.size)
 
 

@@ -71,8 +71,8 @@ def rows(plan: Any) -> list[Row]:
             found.append(Row("scratch", kind, a.size, "", (), a.offset, at, a.node, a.last, False, line))
         for k, value in enumerate(a.values):
             what = _name(value), "view" if k else kind, _bytes(value), str(value.dtype), value.shape
-            ends = last.get(value, a.node)
-            found.append(Row(*what, a.offset, at, a.node, ends, a.folded is not None and not k, line))
+            use = {"first": a.node, "last": last.get(value, a.node), "folded": a.folded is not None and not k}
+            found.append(Row(*what, offset=a.offset, address=at, **use, line=line))
     return found
 
 
