@@ -298,7 +298,3 @@ HEAVY_IF_ASKED = 40_000
 # nanoseconds: of one node that is worth a thread, with more to come behind others
 # shown by: bench/parallel.py
 VERY_HEAVY = 1_000_000
-
-# bytes: of an arena, from which on compiled functions run by a memory plan; smaller ones stay in the second-level cache
-# shown by: bench/thresholds.py
-PLAN_LEAST = 1 << 18

@@ -18,6 +18,7 @@ Note [Arenas]
 from __future__ import annotations
 
 import ctypes
+import mmap
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -259,7 +260,7 @@ class _Region:
     """The memory of an arena, and the contexts that give it to arrays."""
 
     def __init__(self, size: int) -> None:
-        self.size = -(-size // 4096) * 4096
+        self.size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         self.start = pages.reserve(self.size + self.size // LINE) if size else 0
         self.contexts: list[_Context] = []
 

@@ -24,8 +24,8 @@ def reserve(size: int) -> int:
     start = library.mmap(None, size, _WRITABLE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
     if start is None or start == ctypes.c_void_p(-1).value:
         raise OSError(ctypes.get_errno(), f"the system refuses memory: {os.strerror(ctypes.get_errno())}")
-    if size >= 4 << 20:  # (pages of 2 MiB spare the page faults of 512 small ones)
-        library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), getattr(mmap, "MADV_HUGEPAGE", 14))
+    # Pages of 2 MiB, where the memory is that large, spare the faults of 512 small ones.
+    library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), getattr(mmap, "MADV_HUGEPAGE", 14))
     return start
 
 

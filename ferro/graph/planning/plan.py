@@ -22,7 +22,7 @@ from ferro.graph.planning.folding import fold as fold_in_place
 from ferro.graph.planning.offsets import Block, lower_bound, offsets, rounded
 from ferro.graph.planning.order import Order
 from ferro.graph.planning.pictures import page, svg
-from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, rehearsed
+from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, dry_run
 from ferro.graph.planning.rows import Row, report, rows
 from ferro.graph.planning.table import Table
 from ferro.graph.planning.threads import Run, Tasks
@@ -57,7 +57,7 @@ class Plan:
         self._room = EVENTS
         self._lock = threading.Lock()
         if ahead and not refusal():
-            self._settle(rehearsed(graph))
+            self._settle(dry_run(graph))
 
     @property
     def start(self) -> int | None:

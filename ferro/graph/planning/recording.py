@@ -1,6 +1,6 @@
 """Recordings: which arrays a program makes while it runs, in which node each begins, and when it ends.
 
-A run that is recorded is eager's in all that it does; NumPy's handler (native/arena.py) writes down sizes and addresses. A rehearsal
+A run that is recorded is eager's in all that it does; NumPy's handler (native/arena.py) writes down sizes and addresses. A dry run
 finds out the same before there are arguments: it calls the functions of a graph, node by node, for arrays that mean nothing.
 """
 
@@ -125,7 +125,7 @@ class Recorder:
                 made.values.append(value)
 
 
-def rehearsed(graph: Any) -> list[Allocation]:
+def dry_run(graph: Any) -> list[Allocation]:
     """What a run of the graph will allocate, as far as that can be known without its arguments."""
     room = EVENTS
     while True:
@@ -133,13 +133,13 @@ def rehearsed(graph: Any) -> list[Allocation]:
         given = {v: _stand_in(v) for v in (*graph.inputs, *graph.bound)}
         given.update(zip(graph.constants, constants(graph), strict=True))
         with np.errstate(all="ignore"):
-            _rehearse(graph, given, recorder)
+            _run_dry(graph, given, recorder)
         if not recorder.full:
             return recorder.allocations()
         room *= 4
 
 
-def _rehearse(graph: Any, found: dict[Value, Any], recorder: Recorder) -> None:
+def _run_dry(graph: Any, found: dict[Value, Any], recorder: Recorder) -> None:
     last = last_uses(graph)
     done: Callable = recorder
 

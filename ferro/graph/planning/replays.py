@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ferro.cpu.thresholds import PLAN_LEAST
 from ferro.graph.interpreter import execute
 from ferro.graph.planning.plan import Plan
 
+PLAN_LEAST = 1 << 18  # bytes of an arena: smaller ones stay in the second-level cache (bench/plans.py shows both sides)
 RECORDED = 2  # which call is recorded: the first one is to be soon
 
 
