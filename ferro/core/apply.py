@@ -295,7 +295,7 @@ def _wrap_outputs(op: Op, result: tuple, mask: int, xs: Any, arrays: Any, params
         if outputs[i] is not None:
             t._node = output_of(node, i, *outputs[i])
             continue
-        if node is not None and f"array{i}" in node.plan.kinds:
+        if node is not None and i in node.plan.watched:
             watch_result(t, node, i)
         if i and not recording and not op.view:
             t._meta = tensors[0]._meta  # where nothing is recorded, all are marked alike

@@ -56,6 +56,7 @@ class Op:
         "direct",
         "large",
         "multi",
+        "name",
         "nondiff_indices",
         "plans",
         "table",
@@ -108,17 +109,13 @@ class Op:
         plain = not (self.multi or self.aux or variadic or view)
         self.short = len(self.inputs) == 1 and plain
         self.taped = bool(self.diff) and plain
-        # whether machine code makes the call: always, where nothing is recorded (None), or never
-        self.applied: bool | None = not (variadic or view or outputs == "*" or self.short)
+        # whether machine code makes the call
+        self.applied = not (variadic or view or outputs == "*" or self.short)
         self.aux_count = len(self.aux)
         self.plans: dict[int, Plan] = {}
         self.table: list[Plan | None] = [None] * 4  # the plans of masks 1 to 3, for the short forms of apply
         self.backward_name = _backward_name(name)
         self._check()
-        saving = [n for f in (*formulas.values(), vjp) if f is not None for n in argument_names(f)]
-        if self.applied and not set(self.nondiff).isdisjoint(saving):
-            # a result without history that is saved (indices, say) is watched: see _wrap_outputs in apply.py
-            self.applied = None
         if samples is not None:
             _samples.declare(path or name, samples, complex=complex)
         if name in OPS:

@@ -75,6 +75,7 @@ class Plan:
         "small",
         "spread",
         "user",
+        "watched",
     )
 
     def __init__(self, op: Any, mask: int) -> None:
@@ -98,6 +99,8 @@ class Plan:
         self.shapes = tuple(op.inputs.index(n.removesuffix("_shape")) for n in shapes)
         self.kinds = tuple(kind_of(op, n) for n in self.names)
         self.keeps_out = any(k.startswith("array") for k in self.kinds)
+        # outputs that are saved: one without history (indices, say) is watched, see watch_result
+        self.watched = frozenset(int(k[5:]) for k in self.kinds if k.startswith("array") and k[5:].isdecimal())
         self.saves_inputs = tuple(
             op.inputs.index(n) for n, k in zip(self.names, self.kinds, strict=True) if k.startswith("tensor")
         )

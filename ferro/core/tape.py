@@ -12,7 +12,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import dtypes, node
-from ferro.core.base import LEAF, DetachedMark, TensorBase, Version, View, bump, version_of
+from ferro.core.base import LEAF, DetachedMark, TensorBase, Version, View, bump, version_of, watch_result
 from ferro.core.mode import ACTIVE, MODE, Mode
 from ferro.core.node import MultiNode, Node, OutputRef
 from ferro.core.op import Op
@@ -24,7 +24,7 @@ from ferro.native.notices import note
 from ferro.native.slots import FIELDS, TABLE
 
 _CLASSES: dict[str, Any] = {
-    c.__name__: c for c in (TensorBase, Version, View, Mode, Op, Plan, Node, MultiNode, OutputRef)
+    c.__name__: c for c in (TensorBase, Version, View, DetachedMark, Mode, Op, Plan, Node, MultiNode, OutputRef)
 }
 _OBJECTS: dict[str, Any] = {
     "Op": Op,
@@ -32,7 +32,9 @@ _OBJECTS: dict[str, Any] = {
     "MultiNode": MultiNode,
     "OutputRef": OutputRef,
     "cpu": cpu,
+    "Plan": Plan,
     "plan_of": Op.plan,
+    "watch_result": watch_result,
     "asarray": np.asarray,
     "INEXACT": dtypes.INEXACT,
     "LEAF": LEAF,

@@ -14,6 +14,7 @@ from ferro.cpu.elementwise import function_of as _function_of
 from ferro.cpu.elementwise import primitive as _primitive
 from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
 from ferro.cpu.kernels.entries import declare as _declare_entry
+from ferro.cpu.kernels.entries import entry as _entry
 from ferro.cpu.masks import select
 from ferro.elementwise import elementwise as _declare
 from ferro.native import isa
@@ -257,6 +258,7 @@ def sinc(x: Any) -> Any:
 # -- choices -----------------------------------------------------------------------------------------------------------
 
 
+@_entry("mask x ~ -> x", "jit_small.where")
 def where(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition holds, else y; both may be numbers."""
     return np.where(condition, x, y) if condition.size < SMALL else select(condition, x, y)

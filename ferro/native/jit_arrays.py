@@ -39,7 +39,7 @@ from ferro.native.jit_interpreter import as_long, compared, description, item_at
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64, _int64 = types.int64, ir.IntType(64)
-INT64, DOUBLE = 7, 12  # NPY_LONG (64 bits where loader.py is supported) and NPY_DOUBLE
+BOOL, INT64, DOUBLE = 0, 7, 12  # NPY_BOOL, NPY_LONG (64 bits where loader.py is supported) and NPY_DOUBLE
 
 # --- the elements of arrays -------------------------------------------------------------------------------------------
 

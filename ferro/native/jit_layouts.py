@@ -10,6 +10,7 @@ Note [Layouts]
     dims      dimensions: a tuple of ascending ints without gaps, or one int
     keep      a bool: whether reduced dimensions are kept, with size 1
     last      the last dimension, an int;  trailing   how many of the last ones make up a row
+    mask      bools, an array of the shape of the first one
     weight    an array of the shape of a row, or None (of which the kernel gets an empty one)
     rows      a vector with a number for each row;  any   what the kernel need not know
     none true false mean   that constant, and nothing else ("mean" is a string)
@@ -65,6 +66,9 @@ else:
     n_{a}, same_{a} = size, lies_like({x}, {a}, number)
     if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
 | array_at(T, numbers if is_number({a}) else data_of({a}_read), (n_{a},))""",
+    "mask": """
+if not is_array({x}, number) or not is_plain({a}, BOOL) or not is_like({x}, {a}): return 0
+| elements(np.bool_, {a}, size)""",
     "weight": """
 n_{a} = 0
 if {a} != the_none():

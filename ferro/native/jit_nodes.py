@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ferro.native.jit import device
-from ferro.native.jit_fields import count_of, dtype_of, list_items, load64, the_none
+from ferro.native.jit_fields import class_of, count_of, dtype_of, list_items, load64, the_none
 from ferro.native.jit_interpreter import (
     allocate,
     as_long,
@@ -29,7 +29,7 @@ from ferro.native.jit_interpreter import (
     set_item,
     single,
 )
-from ferro.native.jit_objects import changes_of, frame_here, known, put, slot
+from ferro.native.jit_objects import changes_of, frame_here, known, location_here, put, slot
 
 # --- what a plan saves ------------------------------------------------------------------------------------------------
 
@@ -265,3 +265,29 @@ def record(plan, edges, saved, out, same, locate, x, y):
         if not fine:
             return give_up(out, node)
     return tensor_of(out, node, new_ref(the_none()))
+
+
+@device
+def new_mark(t, op, x, location):
+    """The mark of a result whose operation has no gradient, of a tensor x that has a history; 0 if only Python knows, -1 after an error."""
+    n, maker = slot(x, "TensorBase._node"), the_none()
+    node = slot(n, "OutputRef.node") if class_of(n) == known("OutputRef") else n
+    if node == 0:
+        return 0
+    if node != known("LEAF"):
+        plan = slot(node, "Node.plan") if class_of(node) == known("Node") or class_of(node) == known("MultiNode") else 0
+        if plan == 0 or class_of(plan) != known("Plan"):
+            return 0
+        maker = slot(plan, "Plan.op")
+    retain(maker)
+    where = location_here() if location == the_none() else new_ref(location)
+    shape = shape_of_array(slot(x, "TensorBase._data"))
+    mark = allocate(known("DetachedMark"), 0) if where != 0 and shape != 0 else 0
+    if mark == 0:
+        return give_up(maker, where, shape)
+    put(mark, "DetachedMark.why", new_ref(slot(op, "Op.name")))
+    put(mark, "DetachedMark.location", where)
+    put(mark, "DetachedMark.dtype", new_ref(dtype_of(slot(t, "TensorBase._data"))))
+    put(mark, "DetachedMark.shape", shape)
+    put(mark, "DetachedMark.op", maker)
+    return mark

@@ -49,6 +49,7 @@ from ferro.native.jit_objects import (
     mode_here,
     slot,
 )
+from ferro.native.jit_recorder_apply import marked
 
 
 def wrap(objects, count):
@@ -87,7 +88,7 @@ def binary(objects, count):
     if count != 3:
         return 0
     op, x, y, number = load64(objects), load64(objects + 8), load64(objects + 16), 0
-    if not is_op(op) or slot(op, "Op.taped") != the_true():
+    if not is_op(op) or slot(op, "Op.applied") != the_true():
         return 0
     if not is_tensor(x):
         if not is_number(x) or not is_tensor(y) or not is_float(slot(y, "TensorBase._data")):
@@ -99,8 +100,35 @@ def binary(objects, count):
         y = number = _constant_like(y, x)
     if x <= 0 or y <= 0:
         return min(x, y)
-    found = _recorded(op, x, y, 0)
+    found = _recorded(op, x, y, 0) if slot(op, "Op.taped") == the_true() else _compared(op, x, y)
     release(number)
+    return found
+
+
+@device
+def _compared(op, x, y):
+    """The tensor of an operation of two tensors that has no gradient."""
+    mode, words = mode_here(), room()
+    a, b = slot(x, "TensorBase._data"), slot(y, "TensorBase._data")
+    function = function_for(op, a, b)
+    if mode == -1 or function == 0 or not is_up_to_date(x) or not is_up_to_date(y):
+        return 0
+    xs = pair(new_ref(x), new_ref(y))
+    if xs == 0:
+        return -1
+    retain(mode)
+    retain(a)
+    retain(b)
+    store64(words, a)
+    store64(words + 8, b)
+    found, none = computed(function, words, 2), the_none()
+    if found > 0:
+        recorded = mode == 0 or (slot(x, "TensorBase._node") == none and slot(y, "TensorBase._node") == none)
+        if not recorded and mode != none:
+            found = tensor_of(found, new_ref(none), new_ref(mode))
+        else:
+            found = marked(found, mode, op, xs, none)
+    give_up(a, b, xs, mode)
     return found
 
 

@@ -27,6 +27,7 @@ from ferro.native.jit_interpreter import (
 from ferro.native.jit_nodes import (
     edges_of,
     found_plan,
+    new_mark,
     new_output_ref,
     node_of,
     saved_values,
@@ -68,7 +69,7 @@ def _applied(op, xs, params):
     if not (is_op(op) and is_tuple(xs) and is_tuple(params) and are_plain(params)):
         return 0
     applied, mode, many = slot(op, "Op.applied"), mode_here(), count_of(xs)
-    if mode == -1 or (applied != the_true() and applied != the_none()) or many + count_of(params) > 40:
+    if mode == -1 or applied != the_true() or many + count_of(params) > 40:
         return 0
     function, arguments, lead = slot(op, "Op.direct"), room(), 0
     if function == the_none():
@@ -79,8 +80,6 @@ def _applied(op, xs, params):
     if mask < 0:
         return 0
     mask = mask & as_long(slot(op, "Op.diff_mask")) if mode == 0 else 0
-    if mask != 0 and applied != the_true():
-        return 0
     extra = put_words(arrays + 8 * many, params)
     # Held while the operation computes: where gradients go, the arrays, and the mark of the mode.
     edges = edges_of(xs, mask)
@@ -170,7 +169,7 @@ def _single(op, xs, params, mode, mask, edges, outs):
     if data == 0 or inexact < 0:
         return give_up(data)
     if inexact == 0:
-        return _marked(data, mode, op, xs, the_none())
+        return marked(data, mode, op, xs, the_none())
     plan, shape = found_plan(op, mask), shape_of_array(data)
     node = _node_with(known("Node"), plan, edges, xs, outs, params, shape, new_ref(dtype_of(data)))
     return tensor_of(data, node, new_ref(the_none()))
@@ -238,14 +237,25 @@ def _output(k, node, arrays, outputs, tensors, mode, op, xs, location):
         return tensor_of(data, new_output_ref(new_ref(node), new_long(k), shape, dtype), new_ref(none))
     if k > 0 and mode != 0:  # where nothing is recorded, all are marked alike
         return tensor_of(data, new_ref(none), new_ref(slot(item_at(tensors, 0), "TensorBase._meta")))
-    return _marked(data, mode, op, xs, location)
+    t = marked(data, mode, op, xs, location)
+    return give_up(t) if t > 0 and node != 0 and not _watch(t, node, k) else t
+
+
+@device
+def _watch(t, node, k):
+    """Let a node watch its output number k, a tensor without history, if it has saved it. False after an error."""
+    number = new_long(k)
+    found = contains(slot(slot(node, "Node.plan"), "Plan.watched"), number) if number != 0 else -1
+    done = called(known("watch_result"), t, node, number) if found > 0 else 0
+    give_up(number, done)
+    return found == 0 or done != 0
 
 
 # --- marks of results without history ----------------------------------------------------------------------------------
 
 
 @device
-def _marked(data, mode, op, xs, location):
+def marked(data, mode, op, xs, location):
     """A tensor without history, which owns the array, with the mark of how it lost it; -1 after an error."""
     t = tensor_of(data, new_ref(the_none()), new_ref(the_none()))
     return give_up(t) if t > 0 and not _mark(t, mode, op, xs, location) else t
@@ -276,12 +286,16 @@ def _mark(t, mode, op, xs, location):
             mark = mode
         elif class_of(meta) == known("View"):
             mark = slot(meta, "View.detached")
-        if mark == 0 or slot(t, "TensorBase._meta") != the_none():
+        if slot(t, "TensorBase._meta") != the_none():
             return _mark_by_python(t, mode, op, xs, location)
+        mark = new_ref(mark) if mark != 0 else new_mark(t, op, x, location)
+        if mark <= 0:
+            return mark == 0 and _mark_by_python(t, mode, op, xs, location)
         if mark != the_none():
-            put(t, "TensorBase._meta", new_ref(mark))
+            put(t, "TensorBase._meta", mark)
             release(the_none())
             return True
+        release(mark)
     return True
 
 
@@ -319,7 +333,7 @@ def joined(objects, count):
         elif mask & 1:
             found = tensor_of(found, new_ref(the_none()), new_ref(mode))
         else:
-            found = _marked(found, mode, op, xs, the_none())
+            found = marked(found, mode, op, xs, the_none())
     give_up(arrays, edges, mode)
     return found
 

@@ -33,6 +33,7 @@ FIELDS = (
         "Op.multi",
         "Op.aux_count",
         "Op.diff_mask",
+        "Op.name",
         "Op._forward",
     ),
     *(
@@ -51,7 +52,9 @@ FIELDS = (
     *("View", "Version", "version_of", "bump", "'__setitem__'", "'no_grad'", "'multi'"),
     *("View.base", "View.path", "View.creation", "View.born", "View.stamp", "View.tangent_stamp", "View.detached"),
     *("View.dual", "View.location", "View.under"),
-    *("Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes"),
+    *("Plan", "Plan.op", "Plan.pick", "Plan.short", "Plan.keeps", "Plan.same", "Plan.shapes", "Plan.watched"),
+    *(f"DetachedMark.{name}" for name in ("why", "location", "dtype", "shape", "op")),
+    "watch_result",
     *(
         "Node.plan",
         "Node.edges",

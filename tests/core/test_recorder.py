@@ -72,6 +72,8 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "number minus": ("binary", "sub", lambda x: (3, x)),
     "div": ("binary", "div", lambda x: (x, leaf(2, 4).to(x.dtype))),
     "maximum": ("binary", "maximum", lambda x: (leaf(2, 4).to(x.dtype), x)),
+    "more than a number": ("binary", "gt", lambda x: (x, 1.25)),
+    "equal": ("binary", "eq", lambda x: (leaf(2, 4).to(x.dtype), x)),
     "reshape": ("viewed", "reshape", lambda x: (x, ((8,),))),
     "transpose": ("viewed", "transpose", lambda x: (x, (0, 1))),
     "unbind": ("parted", "unbind", lambda x: (x, (0,))),
@@ -79,6 +81,7 @@ CALLS: dict[str, tuple[str, str, Any]] = {
     "where": ("apply", "where", lambda x: ((x > 1, x, leaf(2, 4).to(x.dtype)),)),
     "linear": ("apply", "linear", lambda x: ((x, leaf(3, 4).to(x.dtype), leaf(3).to(x.dtype)),)),
     "maxima": ("apply", "aminmax", lambda x: ((x,), (1, False))),
+    "maximum and index": ("apply", "max", lambda x: ((x,), (1, False))),
     "layer_norm": ("apply", "layer_norm", lambda x: ((x, leaf(4).to(x.dtype), None), (1, 1e-5))),
 }
 
@@ -269,7 +272,11 @@ def test_nothing_is_kept_or_given_away(call: str, kind: str, recording: bool) ->
 
 
 @pytest.mark.parametrize(
-    "call", ["exp", "softmax", "mul by a number", "cat", "where", "layer_norm", "maxima", "transpose", "unbind"]
+    "call",
+    [
+        *("exp", "softmax", "mul by a number", "more than a number", "cat", "where", "layer_norm", "maxima"),
+        *("maximum and index", "transpose", "unbind"),
+    ],
 )
 @pytest.mark.parametrize("recording", [True, False])
 def test_what_cannot_be_made_takes_nothing_with_it(call: str, recording: bool) -> None:

@@ -116,6 +116,24 @@ def test_joined_arrays(dtype: Any, rng: np.random.Generator) -> None:
         cpu.cat((x, y), 0)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_choices(dtype: Any, rng: np.random.Generator) -> None:
+    x, y, row, one = numbers(rng, dtype, (3, 4), (3, 4), (4,), ())
+    x[0, 0], y[1, :2] = np.nan, (-0.0, np.inf)
+    mask = x > 0.1
+    for other in (y, row, one, 2.5, 3, y[::-1], y.T.copy().T):
+        found, wanted = answers(cpu.where, mask, x, other), np.where(mask, x, other)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, wanted)
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+    left = [(mask[0], x, y), (mask[::-1], x, y), (mask, 0.5, y), (mask, row, y), (mask, x[::-1], y)]
+    left += [(mask, x, y.astype(np.float16)), (mask[:0], x[:0], y[:0]), (mask.astype(np.uint8), x, y)]
+    for given in left:
+        found, wanted = cpu.where(*given), np.where(*given)
+        assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        np.testing.assert_array_equal(found, wanted)
+
+
 GEOMETRIES = [
     ((5, 4), (3, 2), (1, 1), (0, 0), (1, 1)),
     ((5, 6), (3, 3), (2, 1), (1, 2), (1, 1)),

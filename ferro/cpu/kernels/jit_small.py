@@ -64,6 +64,18 @@ minimum = of_two(lambda a, b: a if (a <= b) | (a != a) else b)  # noqa: PLR0124
 
 
 @kernel
+def where(mask, x, y, out):
+    half_registers()
+    if y.size == x.size:
+        for i in range(x.size):
+            out[i] = x[i] if mask[i] else y[i]
+    else:
+        for start in range(0, x.size, y.size):
+            for j in range(y.size):
+                out[start + j] = x[start + j] if mask[start + j] else y[j]
+
+
+@kernel
 def neg(x, out):
     half_registers()
     for i in range(x.size):
