@@ -164,7 +164,7 @@ MECHANISMS = (
     ),
     Row(
         "allocator",
-        ("ferro/cpu/memory.py", "ferro/native/pages.py"),
+        ("ferro/cpu/memory.py", "ferro/native/handlers.py", "ferro/native/pages.py"),
         "large arrays reuse memory and begin with a cache line",
     ),
 )

@@ -114,8 +114,13 @@ def cross_entropy(model: CharGPT, text: Any, following: Any) -> Any:
     return F.cross_entropy(model(text).flatten(0, 1), following.flatten())
 
 
-def train(model: CharGPT, codes: np.ndarray, steps: int, rng: np.random.Generator) -> list[float]:
-    """AdamW; the learning rate warms up and falls along a cosine; gradients are clipped. Returns the losses."""
+def train(
+    model: CharGPT, codes: np.ndarray, steps: int, rng: np.random.Generator, memory_map: str | None = None
+) -> list[float]:
+    """AdamW; the learning rate warms up and falls along a cosine; gradients are clipped. Returns the losses.
+
+    With `memory_map` (a file to be written) the steps are compiled, and the map of their memory is written there.
+    """
     # Matrices decay; biases, gains and embeddings do not, as is usual.
     decaying = [p for name, p in model.named_parameters() if p.dim() == 2 and not name.startswith(("char", "places"))]
     others = [p for p in model.parameters() if not any(p is q for q in decaying)]
@@ -128,21 +133,37 @@ def train(model: CharGPT, codes: np.ndarray, steps: int, rng: np.random.Generato
         return min(1.0, (step + 1) / warm_up) * cosine
 
     schedule = optim.lr_scheduler.LambdaLR(optimizer, rate)
+
+    def update(text: Any, following: Any) -> Any:
+        loss = cross_entropy(model, text, following)
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    if memory_map is not None:
+        update = ferro.compile(update)
     losses = []
     model.train()
     with optional("tqdm").tqdm(total=steps, unit="step", desc="training") as progress:
         for step in range(steps):
-            loss = cross_entropy(model, *batches(codes, model.context, rng))
-            optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            losses.append(update(*batches(codes, model.context, rng)).item())
             schedule.step()
-            losses.append(loss.item())
             if step % 10 == 9:
                 progress.set_postfix(nats_per_char=f"{np.mean(losses[-10:]):.3f}", refresh=False)
             progress.update()
+    if memory_map is not None:
+        tell(update.explain(), memory_map)
     return losses
+
+
+def tell(explained: Any, memory_map: str) -> None:
+    """Prints what became of compiled steps, and writes the map of their memory."""
+    print(explained)
+    if explained.plans:
+        explained.plans[0].html(memory_map)
+        print(f"the map of its memory is {memory_map}")
 
 
 def evaluate(model: CharGPT, codes: np.ndarray, how_many: int = 20) -> float:
@@ -180,6 +201,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1000, help="of 16 pieces of 64 characters each (default 1000)")
     parser.add_argument("--seed", type=int, default=0, help="of the weights, the pieces and the sample")
     parser.add_argument("--sample", type=int, default=500, help="characters to write at the end (default 500)")
+    parser.add_argument(
+        "--compile",
+        nargs="?",
+        const="chargpt_memory.html",
+        metavar="FILE",
+        help="steps run as graphs; a map of their memory is written to the file (default chargpt_memory.html)",
+    )
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="default: as many as processors")
     args = parser.parse_args(argv)
     if args.steps < 1 or args.sample < 0:
@@ -202,7 +230,7 @@ def main(argv: Sequence[str] | None = None) -> dict[str, Any]:
     model = CharGPT(Size(vocabulary=len(letters)))
     parameters = sum(p.numel() for p in model.parameters())
     print(f"{len(text):,} characters of {len(letters)} kinds; {parameters:,} parameters")
-    losses = train(model, train_codes, args.steps, rng)
+    losses = train(model, train_codes, args.steps, rng, args.compile)
     held_out = evaluate(model, test_codes)
     fell = first_below(losses, 2.0)
     print(f"nats per character: {losses[0]:.3f} at first, {np.mean(losses[-10:]):.3f} in the last ten steps")

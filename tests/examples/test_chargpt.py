@@ -5,6 +5,7 @@ import pytest
 
 import ferro
 from ferro.examples import chargpt
+from ferro.native import arena
 
 pytest.importorskip("tqdm")
 
@@ -26,6 +27,19 @@ def test_thirty_steps_lower_the_loss_and_text_is_written(capsys):
     assert np.mean(losses[-5:]) < 3.5
     assert len(result["sample"]) == 21
     assert "nats per character" in capsys.readouterr().out
+
+
+def test_compiled_steps_give_the_same_losses_and_a_map(capsys, tmp_path):
+    page = tmp_path / "map.html"
+    small = ["--steps", "8", "--sample", "0", "--threads", "2"]
+    compiled = chargpt.main([*small, "--compile", str(page)])
+    said = capsys.readouterr().out
+    assert compiled["losses"] == chargpt.main(small)["losses"]
+    assert "1 captures" in said
+    assert "6 calls replayed" in said
+    if not arena.refusal():
+        assert "memory: <Plan" in said
+        assert "chargpt.py" in page.read_text("utf-8")
 
 
 def test_scores_do_not_depend_on_later_characters():

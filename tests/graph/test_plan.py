@@ -22,7 +22,7 @@ from ferro.core.samples import Arg, Sample
 from ferro.graph import Graph, capture
 from ferro.graph.compare import same_bits
 from ferro.graph.errors import PlanError
-from ferro.graph.planning import offsets, plan
+from ferro.graph.planning import folding, offsets, plan
 from ferro.graph.planning.folding import candidates_of
 from ferro.graph.planning.plan import Plan
 from ferro.native import arena, pages
@@ -563,3 +563,17 @@ def test_offsets_are_near_the_bound_for_random_lives() -> None:
 
 def test_workloads_are_those_of_the_benchmarks() -> None:
     assert set(WORKLOADS) < set(ALL)
+
+
+@pytest.mark.parametrize("order", ["serial", "any"])
+def test_without_a_handler_the_graph_alone_is_planned(order: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gradient, inputs = network()
+    seen = gradient.joint.plan(order=order)
+    for module in (plan, folding):
+        monkeypatch.setattr(module, "refusal", lambda: "planted")
+    made = gradient.joint.plan(order=order)
+    made.verify()
+    assert seen.arena_bytes / 2 < made.arena_bytes <= seen.arena_bytes  # (scratch is not known)
+    assert_same(made.run(*inputs), gradient.joint.interpret(*inputs))
+    assert "arrays do not lie in the arena here: planted" in made.report()
+    assert capture(chain, ferro.ones(1000)).plan(order=order).arena_bytes == 4032

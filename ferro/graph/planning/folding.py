@@ -21,7 +21,7 @@ from ferro.graph.ir import COMPUTED, Node, Value, laid_out, replaced
 from ferro.graph.passes.elementwise_chains import CHAIN
 from ferro.graph.planning.order import Order
 from ferro.graph.planning.recording import Allocation
-from ferro.native.arena import Arena
+from ferro.native.arena import Arena, refusal
 
 _OPERATORS = frozenset(f"array.{name}" for name in (*BINARY, *COMPARED, *UNARY) if name != "matmul")
 
@@ -47,7 +47,7 @@ def fold(
             node, value = graph.nodes[result.node], source.values[0]
             key = _key(node, value)
             if key not in tried:
-                tried[key] = _same_in_place(node, value, result.size)
+                tried[key] = bool(refusal()) or _same_in_place(node, value, result.size)
             if tried[key]:
                 result.folded = source
 

@@ -22,7 +22,7 @@ from ferro.graph.planning.folding import fold as fold_in_place
 from ferro.graph.planning.offsets import Block, lower_bound, offsets, rounded
 from ferro.graph.planning.order import Order
 from ferro.graph.planning.pictures import page, svg
-from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, dry_run
+from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, by_values, dry_run
 from ferro.graph.planning.rows import Row, report, rows
 from ferro.graph.planning.table import Table
 from ferro.graph.planning.threads import Run, Tasks
@@ -56,8 +56,8 @@ class Plan:
         self._released, self._refusal = False, refusal()
         self._room = EVENTS
         self._lock = threading.Lock()
-        if ahead and not refusal():
-            self._settle(dry_run(graph))
+        if ahead:
+            self._settle(by_values(graph) if refusal() else dry_run(graph))
 
     @property
     def start(self) -> int | None:
@@ -149,6 +149,7 @@ class Plan:
         if self._refusal or not self._lock.acquire(
             blocking=False
         ):  # (another thread runs the plan, or this one further up)
+            self.runs += 1
             return _written(interpreter.execute(self.graph, given), targets)
         try:
             self.runs += 1

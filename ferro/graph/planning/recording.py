@@ -6,6 +6,7 @@ finds out the same before there are arguments: it calls the functions of a graph
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from ferro.graph.executor import arrays_in, function_of_node, last_uses
 from ferro.graph.functions import effects
 from ferro.graph.interpreter import constants
 from ferro.graph.ir import Held, Node, Value, in_memory, replaced
+from ferro.graph.passes.memory import Memory
 from ferro.graph.state import TAKES_TENSORS
 from ferro.native.arena import Arena
 
@@ -123,6 +125,28 @@ class Recorder:
                 if not made.values:
                     made.whole = whole and address == starts[i]
                 made.values.append(value)
+
+
+def by_values(graph: Any) -> list[Allocation]:
+    """What the graph says of it alone, where nothing can be recorded: an array for each value that is no view, and no scratch."""
+    memory, last = Memory(graph), dict.fromkeys(graph.outputs, len(graph.nodes))
+    for i in reversed(range(len(graph.nodes))):
+        for v in (*graph.nodes[i].operands, *graph.nodes[i].outputs):
+            last.setdefault(memory.group(v), i)
+            last[memory.group(v)] = max(last[memory.group(v)], last.get(v, i))
+    found: dict[Value, Allocation] = {}
+    for i, node in enumerate(graph.nodes):
+        for v in node.outputs:
+            group = memory.group(v)
+            if group not in found:
+                size = math.prod(v.shape) * np.dtype(v.dtype).itemsize
+                found[group] = made = Allocation(size, i, 2 * i)
+                made.whole = v.strides is None
+                made.last = made.gone = last[group]
+                made.death = 2 * made.last + 1 if made.last < len(graph.nodes) else None
+            found[group].values.append(v)
+    outside = {memory.group(v) for v in (*graph.inputs, *graph.bound, *graph.constants)}
+    return [a for group, a in found.items() if group not in outside]
 
 
 def dry_run(graph: Any) -> list[Allocation]:
