@@ -301,15 +301,19 @@ class Arena:
         self._context.open, self._context.region = True, self._region
         self._region.contexts.append(self._context)
         self.words, self._capsule, self._put = self._context.words, self._context.capsule, handlers().put
+        self.now = handlers().get  # who gives memory in this thread
         self.none = self._context.none  # the address of an entry that no array has
         self.start, self.size = self._region.start, self._region.size
         self.words[OUTSIDE] = self.words[_LENT] = self.words[_BOUNDS] = 0
         self.words[_START : _BEGINS + 1] = self.start, self.size, self.start + self.size
 
-    def begin(self, table: int) -> Any:
-        """NumPy takes memory by the table at this address from now on; what `end` needs is returned."""
+    def begin(self, table: int) -> None:
+        """NumPy takes memory by the table at this address from now on, in this thread.
+
+        Whoever calls it asks `now` before, and has a `finally` around it that calls `end`: an interrupt may come behind any call.
+        """
         self.words[NEXT] = table
-        return self._put(self._capsule)
+        self._put(self._capsule)
 
     def end(self, before: Any) -> int:
         """NumPy takes memory as before; where in the table it stood is returned."""

@@ -29,7 +29,8 @@ class Placed:
         assert self.arena.bind(list(bound))
 
     def __enter__(self):
-        self.before = self.arena.begin(self.table.ctypes.data)
+        start, self.before = self.table.ctypes.data, self.arena.now()
+        self.arena.begin(start)
         return self
 
     def __exit__(self, *_):
@@ -130,7 +131,8 @@ def test_what_is_recorded_is_what_happened():
     a = arena.Arena(0)
     log = np.zeros(100, np.int64)
     a.log(log)
-    before = a.begin(a.none)
+    before = a.now()
+    a.begin(a.none)
     x = np.empty(100)
     y = np.empty(200)
     places = x.__array_interface__["data"][0], y.__array_interface__["data"][0]
@@ -147,7 +149,8 @@ def test_a_log_that_is_full_ends():
     a = arena.Arena(0)
     log = np.zeros(4 + 2, np.int64)
     a.log(log[:4])
-    before = a.begin(a.none)
+    before = a.now()
+    a.begin(a.none)
     kept = [np.empty(100) for _ in range(5)]
     a.end(before)
     assert a.logged == log.ctypes.data + 32
@@ -174,20 +177,22 @@ def test_two_arenas_of_one_memory():
     table = np.array([800, first.arena.start + 4096, 1, first.arena.begins(0), -1, 0, 0], np.int64)
     with first:
         x = np.empty(100)
-    before = other.begin(table.ctypes.data)
+    start, before = table.ctypes.data, other.now()
+    other.begin(start)
     y = np.empty(100)  # x is still there
     other.end(before)
     assert not 0 <= first.offset(y) < SIZE
     del x
-    before = other.begin(table.ctypes.data)
+    start, before = table.ctypes.data, other.now()
+    other.begin(start)
     y = np.empty(100)
     other.end(before)
     assert first.offset(y) == 4096
-    start = first.arena.start
+    place = first.arena.start
     first.arena.close()
     other.close()
     y.fill(3)  # the memory stays while an array lies in it
-    assert y.ctypes.data == start + 4096
+    assert y.ctypes.data == place + 4096
     assert y.sum() == 300
 
 
@@ -213,7 +218,8 @@ kept = []
 for i in range(50):
     a = arena.Arena(1 << 16)
     table = np.array([800, a.start, 0, 800, a.start + 4096, 0, -1, 0, 0], np.int64)
-    before = a.begin(table.ctypes.data)
+    start, before = table.ctypes.data, a.now()
+    a.begin(start)
     kept += [np.empty(100), np.empty(100), np.empty(5000)]
     a.end(before)
     if i % 2:

@@ -134,8 +134,9 @@ def _same_in_place(node: Node, target: Value, size: int) -> bool:
         place[...] = given[target]
         given[target] = place
         table = np.array([size, arena.start, 0, -1, 0, 0], np.int64)
-        before = arena.begin(table.ctypes.data)
+        start, before = table.ctypes.data, arena.now()
         try:
+            arena.begin(start)
             got = run()
         finally:
             arena.end(before)

@@ -190,8 +190,9 @@ class Plan:
         words[OUTSIDE] = 0
 
         def within(call: Callable[[], list]) -> list:
-            before, at = arena.begin(start), 0
+            before, at = arena.now(), 0
             try:
+                arena.begin(start)
                 return call()
             finally:
                 at = arena.end(before)
@@ -203,6 +204,8 @@ class Plan:
             found = interpreter.execute(self.graph, given, poisoned, within=within)
             return _written(found, targets) if targets else found
         finally:
+            if targets:
+                arena.bind(())
             if arena.live:
                 self._retire()
 
@@ -226,6 +229,9 @@ class Plan:
             if run.missed:
                 self._stale, self.missed = True, self.missed + 1
             self.outside = sum([arena.words[OUTSIDE] for arena in arenas])
+            if targets:
+                for arena in arenas:
+                    arena.bind(())
             if any(arena.live for arena in arenas):
                 self._retire()
 

@@ -68,8 +68,9 @@ class Recorder:
     def run(self, call: Callable[[], Any]) -> Any:
         """Calls a function, and writes down everything that NumPy allocates in this thread meanwhile."""
         self.arena.log(self._log)
-        before = self.arena.begin(self.arena.none)
+        before = self.arena.now()
         try:
+            self.arena.begin(self.arena.none)
             return call()
         finally:
             self.arena.end(before)

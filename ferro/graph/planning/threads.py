@@ -109,8 +109,9 @@ class Run:
     def _work(self, index: int) -> None:
         arena = self.arenas[index]
         before = _mode.enter(self.mode)
-        handler = arena.begin(arena.none)
+        handler = arena.now()
         try:
+            arena.begin(arena.none)
             with np.errstate(all="ignore"):
                 while (i := self._take()) is not None:
                     self._call(i, arena)
