@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import math
 import re
 import threading
+import tracemalloc
 import weakref
 from pathlib import Path
 from typing import Any
@@ -577,3 +579,52 @@ def test_without_a_handler_the_graph_alone_is_planned(order: str, monkeypatch: p
     assert_same(made.run(*inputs), gradient.joint.interpret(*inputs))
     assert "arrays do not lie in the arena here: planted" in made.report()
     assert capture(chain, ferro.ones(1000)).plan(order=order).arena_bytes == 4032
+
+
+@pytest.mark.parametrize("order", ["serial", "any"])
+def test_a_trace_has_every_node(order: str, tmp_path: Path) -> None:
+    gradient, inputs = network()
+    made = gradient.joint.plan(order=order)
+    for _ in range(3):
+        made.run(*inputs)
+    made.trace(tmp_path / "trace.json", *inputs)
+    events = json.loads((tmp_path / "trace.json").read_text("utf-8"))["traceEvents"]
+    assert sorted(e["args"]["node"] for e in events) == list(range(len(made.graph.nodes)))
+    assert all(e["name"] == made.graph.nodes[e["args"]["node"]].function for e in events)
+    assert any("test_plan.py" in e["args"]["line"] for e in events)
+    by_lane: dict[int, float] = {}
+    for e in events:
+        assert e["ts"] >= by_lane.get(e["tid"], 0)
+        by_lane[e["tid"]] = e["ts"] + e["dur"]
+
+
+def test_a_pending_backward_keeps_its_captures_alone() -> None:
+    ferro.manual_seed(0)
+    model = ferro.nn.Sequential(*[ferro.nn.Linear(256, 256), ferro.nn.Tanh()] * 3)
+    compiled = ferro.compile(lambda x: ((model(x) * 2).exp() + 1).sum())
+    x = leaf(300, 256)
+    for _ in range(5):
+        compiled(x).backward()
+    (forward, _) = compiled.explain().plans
+    gc.collect()
+    tracemalloc.start()
+    try:
+        loss = compiled(x)
+        held = tracemalloc.get_traced_memory()[0]
+        _, kept, *_ = loss.grad_fn.saved
+        captured = sum(a.nbytes for a in kept)
+        assert captured >= 3 * 300 * 256 * 4
+        assert captured <= held <= captured + 20_000
+        del loss, kept
+        assert tracemalloc.get_traced_memory()[0] <= 20_000
+    finally:
+        tracemalloc.stop()
+    assert forward.missed == 0
+
+
+def test_arrays_that_are_used_together_do_not_begin_a_multiple_of_4_kilobytes_apart() -> None:
+    blocks = [offsets.Block(1 << 20, 0, 9), offsets.Block(1 << 20, 1, 9, (0,)), offsets.Block(1 << 20, 2, 9, (0, 1))]
+    places, size = offsets.offsets(blocks)
+    assert size <= 3 * (1 << 20) + 3 * 512
+    for i, a in enumerate(places):
+        assert all((a - b) % 4096 for b in places[:i])

@@ -13,7 +13,11 @@ import numpy as np
 
 from ferro.native.arena import LINE
 
-_PAGE, _SHIFTS = 4096, 8  # how many cache lines a block may begin later than it could
+_PAGE, _SHIFTS, _LARGE = (
+    4096,
+    8,
+    1 << 18,
+)  # so many cache lines a block may begin later than it could; at the end of the arena a large one
 _MOST = 20_000  # blocks; the search among more takes too long
 _FEW, _TRIES = 1_000, 30  # with so few blocks, so many other orders are tried
 
@@ -65,7 +69,7 @@ def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None) -> tuple[l
         places, total = _placed(blocks, orders[k], apart)
         if not best or total < size:
             best, size = places, total
-        if size <= least:
+        if size <= least + least // 500:
             break
     return best, size
 
@@ -105,7 +109,8 @@ def _gap(starts: np.ndarray, ends: np.ndarray, size: int, total: int, beside: Se
             found = _start(int(reach[i]), int(room[i]) - size, beside, taken)
             if found is not None:
                 return found
-    return _start(int(reach[-1]), LINE * len(taken), (), taken) or 0
+    spare = LINE * max(len(taken), _SHIFTS if size >= _LARGE else 0)
+    return _start(int(reach[-1]), spare, beside if size >= _LARGE else (), taken) or 0
 
 
 def _start(low: int, spare: int, beside: Sequence[int], taken: set[int]) -> int | None:

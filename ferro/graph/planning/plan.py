@@ -8,7 +8,6 @@ arrays from there on lie outside, and the next run is recorded instead. So what 
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +26,7 @@ from ferro.graph.planning.rows import Row, report, rows
 from ferro.graph.planning.table import Table
 from ferro.graph.planning.threads import Run, Tasks
 from ferro.graph.planning.verify import verify
+from ferro.graph.planning.watching import Clock, Poison
 from ferro.native.arena import OUTSIDE, Arena, refusal
 from ferro.native.threads import get_num_threads
 
@@ -141,11 +141,14 @@ class Plan:
         own = (*dict.fromkeys(self.graph.inputs), *self.graph.bound)
         self.addresses = {v: _array(x).ctypes.data for v, x in zip(own, given, strict=True)}
         targets = None if out is None else _targets(self.graph, out, given)
-        found = [wrap(a) for a in self.execute(given, targets, poison)]
+        found = [wrap(a) for a in self.execute(given, targets, Poison if poison else None)]
         return found if out is None else [t if o is None else o for t, o in zip(found, out, strict=True)]
 
-    def execute(self, given: Sequence, targets: dict[int, Any] | None = None, poison: bool = False) -> list:
-        """The arrays of the outputs for tensors (or arrays) of all inputs and bound values, which have been checked."""
+    def execute(self, given: Sequence, targets: dict[int, Any] | None = None, watch: Any = None) -> list:
+        """The arrays of the outputs for tensors (or arrays) of all inputs and bound values, which have been checked.
+
+        ``watch(plan, arena)`` gives what is called behind each node of a planned run, if it gives anything.
+        """
         if self._refusal or not self._lock.acquire(
             blocking=False
         ):  # (another thread runs the plan, or this one further up)
@@ -155,7 +158,7 @@ class Plan:
             self.runs += 1
             if self._stale and self.recordings < _RECORDINGS:
                 return _written(self._recorded(given), targets)
-            return self._planned(given, targets, poison)
+            return self._planned(given, targets, watch)
         finally:
             self._lock.release()
 
@@ -177,16 +180,16 @@ class Plan:
             self._settle(recorder.allocations())
         return found
 
-    def _planned(self, given: Sequence, targets: dict[int, Any] | None, poison: bool) -> list:
-        return self._in_order(given, targets, poison) if self.tasks is None else self._in_any(given, targets, poison)
+    def _planned(self, given: Sequence, targets: dict[int, Any] | None, watch: Any) -> list:
+        return self._in_order(given, targets, watch) if self.tasks is None else self._in_any(given, targets, watch)
 
-    def _in_order(self, given: Sequence, targets: dict[int, Any] | None, poison: bool) -> list:
+    def _in_order(self, given: Sequence, targets: dict[int, Any] | None, watch: Any) -> list:
         arena = self._arenas[0] if self._arenas else self._opened(1)[0]
         table = self._table
         if table is None or targets:
             table = self._table_of(targets or {})
         start, end = table.whole
-        words, poisoned = arena.words, Poison(self, arena) if poison else None
+        words, on_node = arena.words, None if watch is None else watch(self, arena)
         words[OUTSIDE] = 0
 
         def within(call: Callable[[], list]) -> list:
@@ -201,7 +204,7 @@ class Plan:
                 self.outside = words[OUTSIDE]
 
         try:
-            found = interpreter.execute(self.graph, given, poisoned, within=within)
+            found = interpreter.execute(self.graph, given, on_node, within=within)
             return _written(found, targets) if targets else found
         finally:
             if targets:
@@ -209,16 +212,15 @@ class Plan:
             if arena.live:
                 self._retire()
 
-    def _in_any(self, given: Sequence, targets: dict[int, Any] | None, poison: bool) -> list:
+    def _in_any(self, given: Sequence, targets: dict[int, Any] | None, watch: Any) -> list:
         arenas = self._opened(max(get_num_threads(), 1))
         table = self._table
         if table is None or targets:
             table = self._table_of(targets or {})
-        if poison:
-            Poison(self, arenas[0])
         for arena in arenas:
             arena.words[OUTSIDE] = 0
-        run = Run(self.tasks, table.parts, arenas, self.priority)
+        on_node = None if watch is None else watch(self, arenas[0])
+        run = Run(self.tasks, table.parts, arenas, self.priority, on_node)
         try:
             found = interpreter.execute(self.graph, given, program=run)
             if targets:
@@ -244,6 +246,13 @@ class Plan:
             if a is not None and a.size == target.nbytes and target.flags.c_contiguous:
                 found.setdefault(a, target.ctypes.data)
         return found
+
+    def trace(self, path: Any, *inputs: Any) -> None:
+        """Runs the graph once, for these inputs, and writes when each node ran on which thread: a Chrome trace (chrome://tracing, Perfetto)."""
+        clock = Clock(self)
+        given = interpreter.checked(self.graph, [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs])
+        self.execute(given, watch=clock.begin)
+        clock.write(path)
 
     def release(self) -> None:
         """Gives the arena back; the plan cannot run any more."""
@@ -335,22 +344,6 @@ def blocks_of(graph: Any, chains: list[list[Allocation]]) -> list[Block]:
         beside = {of[v] for node in nodes for v in node.operands if v in of} - {i}
         found.append(Block(chain[0].size, chain[0].birth, chain[-1].death or 0, tuple(sorted(beside))))
     return found
-
-
-class Poison:
-    """Fills places with bytes that make nan as soon as nothing lives there; called behind each node."""
-
-    def __init__(self, plan: Plan, arena: Arena) -> None:
-        self._arena, self._node = arena, -1
-        self._placed = [a for a in plan.allocations if a.offset is not None]
-        ctypes.memset(arena.start, 0xFF, plan.arena_bytes)
-
-    def __call__(self, _node: Any, _arrays: Any) -> None:
-        self._node = now = self._node + 1
-        live = [a for a in self._placed if a.node <= now < a.gone]
-        for a in [a for a in self._placed if a.gone == now and not self._arena.count(a.offset)]:
-            if not any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in live):
-                ctypes.memset(self._arena.start + a.offset, 0xFF, a.size)
 
 
 def _targets(graph: Any, out: Sequence[Any], given: Sequence) -> dict[int, Any]:

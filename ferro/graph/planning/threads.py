@@ -95,9 +95,11 @@ class Run:
         """Runs all nodes; the arrays of the outputs. Of several errors the one of the first node is raised, as eager would."""
         self.values = [*arrays, *[None] * (len(self.tasks.place) - len(arrays))]
         self.tensors = tensors
-        threads = 1 if in_worker() else min(get_num_threads(), len(self.arenas))
+        threads = 1 if in_worker() else get_num_threads()
         with blas_single():
-            run_workers(self._work, threads)
+            run_workers(
+                self._work, threads
+            )  # (of a run that is recorded one thread does all, alone as it will be then)
         error, self.error = self.error, None
         if error is not None:
             try:
@@ -107,6 +109,8 @@ class Run:
         return [self.values[k] for k in self.tasks.results]
 
     def _work(self, index: int) -> None:
+        if index >= len(self.arenas):
+            return
         arena = self.arenas[index]
         before = _mode.enter(self.mode)
         handler = arena.now()
