@@ -30,6 +30,7 @@ LAYERS = (
         "amp",
         "backends",
         "compiler",
+        "control_flow",
         "distributed",
         "mps",
         "mtia",

@@ -158,8 +158,13 @@ def noted(
         return function(*near, **more)  # (another thread's)
     recorder.before(name, some, near)
     # As in a replay; an operation that NumPy warns of would be called anew, by its steps.
-    with np.errstate(all="ignore"):
-        found = function(*near, **more)
+    outlined = getattr(function, "outlined", None) if recorder.stands_in else None
+    thread, recorder.thread = recorder.thread, None  # (a branch that runs draws no numbers for the capture)
+    try:
+        with np.errstate(all="ignore"):
+            found = (outlined or function)(*near, **more)
+    finally:
+        recorder.thread = thread
     for a in args if itself else ():
         if type(a) is Traced and a.near is found:
             return a

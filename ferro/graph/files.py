@@ -13,7 +13,7 @@ import numpy as np
 from ferro.core.base import wrap
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import Value
-from ferro.graph.text import SMALL, constant_name, printed, with_layout
+from ferro.graph.text import SMALL, constants_of, printed, with_layout
 from ferro.utils import safetensors
 
 _KEY = "ferro.graph"
@@ -22,12 +22,12 @@ _KEY = "ferro.graph"
 def save(graph: Any, filename: Any) -> None:
     """See Graph.save."""
     stored = {}
-    for value in graph.constants:
+    for name, value in constants_of(graph):
         if value.array is None:
-            raise ValueError(f"save: the constant {value} has no array")
+            raise ValueError(f"save: {name} has no array")
         if value.array.nbytes > SMALL:
             raw = np.frombuffer(value.array.tobytes(), np.uint8)
-            stored[constant_name(value)] = wrap(raw)
+            stored[name] = wrap(raw)
     safetensors.save_file(stored, filename, {_KEY: printed(graph)})
 
 

@@ -54,6 +54,10 @@ def gradients(op: Op, node: Node, want: list[int], gs: list, given: Given) -> li
         g = gs[op.lone] if op.lone is not None else tuple(gs)
     if g is None:
         return [None] * len(want)
+    if given.recorded and node.graphs:
+        raise NotImplementedError(
+            f"{op.name}: a derivative of its derivative is no graph, at {node.line}; ferro.compile takes it on the tape"
+        )
     if op.joint is None:
         missing = [op.inputs[i] for i in want if op.inputs[i] not in op.formulas]
         if missing:

@@ -12,6 +12,7 @@ Each is the very function that eager calls. Of an operation that is the one whic
     tensor.set_grad     what a program does to tensors beside computing, and ``program.step``: to its other objects (state.py)
     chain.elementwise   several of these, elementwise, as one (chains.py)
     check.is_within     a question to the data that raises unless the answer is yes
+    control.branch      one of several graphs is run, or one again and again (control/running.py)
     gradient.tanh.x     the formula of the gradient by one input, of a gradient that is a large array: eager runs it as one program
 """
 
@@ -165,6 +166,8 @@ _ERRORS = {
 }
 
 
+# What runs graphs, and what their backward keeps: entered by control/running.py.
+CONTROL: dict[str, Callable] = {}
 CHECKS: dict[str, Callable] = {
     "accepted": _accepted,
     "equals": _equals,
@@ -300,6 +303,7 @@ _SPACES: dict[str, dict[str, Callable]] = {
     "array": ARRAY,
     "chain": {"elementwise": _chain},
     "check": {**CHECKS, **CHECK_OF_TENSORS},
+    "control": CONTROL,
     "program": OF_PROGRAM,
     "random": DRAWS,
     "tensor": OF_TENSORS,

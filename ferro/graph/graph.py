@@ -13,12 +13,12 @@ from ferro.graph.compare import compared
 from ferro.graph.differentiate import Gradient, differentiate
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.executor import Program
-from ferro.graph.ir import BOUND, CONSTANT, Held, Node, Value
+from ferro.graph.ir import BOUND, CONSTANT, GraphBase, Held, Node, Value
 from ferro.graph.passes import DEFAULT, optimised
 from ferro.graph.planning.plan import Plan
 
 
-class Graph:
+class Graph(GraphBase):
     """A program over arrays: `inputs`, values that are bound or constant, `nodes` in the order of the program, `outputs`,
     and of each output (`histories`) whether it has a gradient ("grad"), one that is not the graph's ("foreign"), none (""), is a
     gradient itself, whose memory nothing else shows ("own"), or is what a `backward` takes ("captured").
@@ -43,7 +43,10 @@ class Graph:
         self.contents = contents or {}  # of a captured graph, what outputs hold and their histories: see functional.py
         self.bound = [v for v in values if v.kind == BOUND]
         self.constants = [v for v in values if v.kind == CONSTANT]
-        self.held = list({id(a): a for node in self.nodes for a in node.args if type(a) is Held}.values())
+        self.derived: dict[tuple, Any] = {}  # of a branch or body, the derivatives that were asked for
+        held = [a for node in self.nodes for a in node.args if type(a) is Held]
+        held += [a for node in self.nodes for inner in node.graphs for a in inner.held]
+        self.held = list({id(a): a for a in held}.values())
         self._programs: dict[bool, Program] = {}
         self.optimised: dict[str, int] = {}  # by the names of passes that made this graph, how much each found to do
         for number, value in enumerate(self.values()):
@@ -90,11 +93,10 @@ class Graph:
         """
         source, raw = files.load(filename)
         graph = text.parsed(source, {}, Graph)
-        for value in graph.constants:
+        for name, value in text.constants_of(graph):
             if value.array is None:
-                name = text.constant_name(value)
                 if name not in raw:
-                    raise GraphFormatError(f"the file lacks the constant {value}")
+                    raise GraphFormatError(f"the file lacks the constant {name}")
                 value.array = files.restored(value, raw[name])
         return graph
 
@@ -164,6 +166,10 @@ class Graph:
             >>> plan.arena_bytes, graph.plan(fold=False).arena_bytes, graph.plan(fold=False, reuse=False).arena_bytes
             (4032, 8064, 12096)
         """
+        if (node := next((n for n in self.nodes if n.graphs), None)) is not None:
+            raise NotImplementedError(
+                f"plan: '{node.function}' at {node.line} runs graphs, whose memory is not planned yet"
+            )
         if order not in ("serial", "any"):
             raise ValueError(f"plan: order is {order!r}; 'serial' and 'any' are allowed")
         return Plan(self, order, fold, reuse, ahead=True)

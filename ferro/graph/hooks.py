@@ -27,6 +27,8 @@ class Hooks:
 
     names: dict[int, str]
     watch: Any = None  # the observer of this capture
+    frame: Any = None  # the branch or body that runs: a Frame of control/bodies.py
+    control: Any = None  # what captures branches and loops: entered by control/
     note: Callable
     keep: Callable
     converted: Callable
@@ -66,6 +68,11 @@ class Hooks:
         finally:
             self.recomputation = before
 
+    def alone(self, what: str) -> None:
+        """Ends the capture where a branch or a body of a loop does something to what was there before."""
+        if self.frame is not None:
+            self.refuse(f"a branch or a body {what}")
+
     # -- random numbers ------------------------------------------------------------------------------------------------
 
     def drawing(self, generator: Any, stream: Any) -> Drawing:
@@ -77,6 +84,8 @@ class Hooks:
         noted(self, "random.manual_seed", lambda *_: None, (self._generator(generator), seed), {})
 
     def _generator(self, generator: Any) -> Held | None:
+        if self.frame is not None and self.notes():
+            self.frame.draws_from(generator)
         return None if generator is default() else self.holding("generator", generator)
 
     def holding(self, kind: str, thing: Any) -> Held:
@@ -99,6 +108,7 @@ class Hooks:
         before = self.tensors.get(id(leaf))
         if before is None or self.accumulating:
             return False
+        self.alone("adds to a .grad")
         if type(g) is Rows or leaf.is_sparse:
             self.refuse("backward() gives a sparse gradient")
             return False
@@ -122,6 +132,7 @@ class Hooks:
     def grad_set(self, x: Any, grad: Any) -> None:
         """``x.grad = grad`` was said."""
         if (before := self.tensors.get(id(x))) is not None:
+            self.alone("sets a .grad")
             more: tuple = () if grad is None or (owner := self._owner(grad)) is None else (owner,)
             self.note("tensor.set_grad", (before, None if grad is None else self.escaping(grad), *more), {}, None)
             self.known.add(id(x))
@@ -140,12 +151,14 @@ class Hooks:
     def data_set(self, x: Any, y: Any) -> None:
         """``x.data = y`` is said; gives the array that x gets."""
         if (before := self.tensors.get(id(x))) is not None:
+            self.alone("sets the data of a tensor")
             self.note("tensor.set_data", (before, self.escaping(y)), {}, None)
             self.moved.add(id(x))
 
     def requires_grad_set(self, x: Any, flag: bool | None) -> None:
         """``x.requires_grad_(flag)`` is said, or x.detach_() (None)."""
         if (before := self.tensors.get(id(x))) is not None:
+            self.alone("changes whether a tensor requires a gradient")
             self.required.setdefault(id(x), history(x) is not None)
             name = "tensor.detach" if flag is None else "tensor.set_requires_grad"
             self.note(name, (before,) if flag is None else (before, flag), {}, None)
@@ -167,6 +180,7 @@ class Hooks:
 
     def steps(self, optimizer: Any, step: Callable) -> None:
         """One step of an optimiser: see state.py. One that is differentiated is captured as it computes."""
+        self.alone("makes a step of an optimizer")
         params = [p for group in optimizer.param_groups for p in group["params"]]
         before = [self.tensors.get(id(p)) for p in params]
         if optimizer.defaults.get("differentiable"):
@@ -189,6 +203,7 @@ class Hooks:
 
     def schedules(self, scheduler: Any, step: Callable, args: tuple) -> None:
         """One step of a scheduler, which gets the arrays of tensors."""
+        self.alone("makes a step of a scheduler")
         given = [a._data if isinstance(a, TensorBase) else a for a in args]
         with self.outside():
             step(scheduler, *[a.near if type(a) is Traced else a for a in given])

@@ -9,7 +9,7 @@ right without any analysis; what moves or removes nodes (passes/) leaves writes,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,6 +98,18 @@ class Held:
         return f"held({self.kind!r}, {self.name!r})"
 
 
+class GraphBase:
+    """The base of Graph, by which a graph is known among the arguments of a node: the body of a loop, say."""
+
+    nodes: list[Node]
+
+
+class Inner(NamedTuple):
+    """Stands in the text of a node for one of the graphs among its arguments: which one."""
+
+    number: int
+
+
 class Node:
     """A call of a function: `args` and `kwargs` hold values and literals; `outputs` are the values it makes.
 
@@ -159,6 +171,13 @@ class Node:
         code = place[0]
         return f"{code.co_filename}:{line_of(place)} in {code.co_name}"
 
+    @property
+    def graphs(self) -> list[Any]:
+        """The graphs among the arguments: branches, bodies."""
+        found: list[Any] = []
+        with_graphs((*self.args, *self.kwargs.values()), lambda g: found.append(g))
+        return found
+
     def __repr__(self) -> str:
         return f"Node({self.function!r}, line {self.line!r})"
 
@@ -197,6 +216,14 @@ def replaced(arg: Any, by: Any) -> Any:
     if kind is slice:
         return slice(replaced(arg.start, by), replaced(arg.stop, by), replaced(arg.step, by))
     return arg
+
+
+def with_graphs(arg: Any, by: Callable) -> Any:
+    """Arguments with ``by(graph)`` in the place of each graph, and of each that stands for one."""
+    kind = type(arg)
+    if kind is Inner or issubclass(kind, GraphBase):
+        return by(arg)
+    return kind([with_graphs(a, by) for a in arg]) if kind is tuple or kind is list else arg
 
 
 def renumber(values: Iterable[Value]) -> None:

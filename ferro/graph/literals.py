@@ -12,14 +12,17 @@ from ferro.core import dtypes
 from ferro.core.named_formulas import NAMED, name_of
 from ferro.core.op import OPS, Op
 from ferro.graph.errors import GraphFormatError
-from ferro.graph.ir import HELD, Held, Value
+from ferro.graph.ir import HELD, Held, Inner, Value
 
+SAVED = np.dtype(object)  # of what a branch or a loop keeps for its backward: values of any number in one
 _NAMES = {"None": None, "True": True, "False": False, "inf": math.inf, "nan": math.nan}
 
 
 def dtype_name(dtype: Any) -> str:
     """The name of a NumPy dtype of ferro's; TypeError for others."""
     found = dtypes.FROM_NUMPY.get(dtype)
+    if dtype == SAVED:
+        return "saved"
     if found is None:
         raise TypeError(f"NumPy's {dtype!r} cannot be written into a graph: ferro has no such dtype")
     return found.name.rpartition(".")[2]
@@ -27,6 +30,8 @@ def dtype_name(dtype: Any) -> str:
 
 def dtype_of(name: str) -> Any:
     """The NumPy dtype of that name; GraphFormatError if there is none."""
+    if name == "saved":
+        return SAVED
     found = getattr(dtypes, "bool_" if name == "bool" else name, None)
     if not isinstance(found, dtypes.dtype):
         raise GraphFormatError(f"{name!r} is no dtype")
@@ -55,6 +60,8 @@ def written(value: Any) -> str:
         return f'ferro("{dtype_name(value.np)}")'
     if isinstance(value, np.generic):
         return f'scalar("{dtype_name(value.dtype)}", "{value.tobytes().hex()}")'
+    if kind is Inner:
+        return f"graph({value.number})"
     if kind is Held:
         return f"held({value.kind!r}, {value.name!r})"
     if isinstance(value, Op):
@@ -100,6 +107,8 @@ def _called(name: str, args: list) -> Any:
         return dtypes.FROM_NUMPY[dtype_of(args[0])]
     if name == "scalar" and kinds == [str, str]:
         return _from_hex(dtype_of(args[0]), args[1], 1)[0]
+    if name == "graph" and kinds == [int] and args[0] >= 0:
+        return Inner(*args)
     if name == "held" and kinds == [str, str] and args[0] in HELD:
         return Held(*args)
     if name == "op" and kinds == [str] and args[0] in OPS:

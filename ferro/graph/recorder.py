@@ -11,7 +11,7 @@ from ferro.core.provenance import at, caller
 from ferro.graph.array import Traced
 from ferro.graph.errors import CaptureError
 from ferro.graph.executor import arrays_in
-from ferro.graph.functions import effects, has_any_shape, is_effect, written_by
+from ferro.graph.functions import WRITERS, effects, has_any_shape, is_effect, written_by
 from ferro.graph.hooks import Hooks
 from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, copy_of, strides_of
 from ferro.graph.living import untrace
@@ -40,6 +40,7 @@ class Recorder(Hooks):
         self.places: dict[int, list] = {}  # by the identity of tensors, where the function finds them
         self.seen: list | None = None
         self.place: Node | None = None  # the forward node whose formulas run
+        self.stands_in = False  # whether arrays are stand-ins, by which nothing can be decided
 
     # -- refusals ------------------------------------------------------------------------------------------------------
 
@@ -91,6 +92,8 @@ class Recorder(Hooks):
         if some is not None:
             self.living(some)
         if effects(name).writes:
+            if self.frame is not None:
+                self.frame.written(near[: WRITERS.get(name, 1)])
             for a in _flat(near):
                 if type(a) is np.ndarray:
                     self.keep(a)
@@ -180,6 +183,8 @@ class Recorder(Hooks):
         if kind is Traced:
             if arg.value is None:
                 arg.value = self.bind(BOUND, self.external[id(arg)], arg.near)
+            if self.frame is not None:
+                self.frame.arrays.setdefault(arg.value, arg)
             return arg.value
         if kind is np.ndarray:
             return self.constant(arg)

@@ -28,6 +28,7 @@ class Sweep:
 
     def __init__(self, graph: Any, fs: list[Value], wrts: list[Value], apart: bool = False) -> None:
         self.graph, self.recorder = graph, Recorder()
+        self.recorder.stands_in = True
         self.apart = set(wrts) if apart else set()
         self.arrays: dict[Value, Any] = {}
         self.readers: dict[Value, set[Node]] = {}  # by values, the nodes whose formulas name them

@@ -33,7 +33,8 @@ def taped(graph: Any, given: dict[Value, Any]) -> dict[Value, Any]:
         if op is not None and node.mask:
             xs = [None if v is None else _tensor(found[v]) for v in tensors_of(op, node)]
             params = replaced(node.args[1 if op.variadic else len(op.inputs) :], lambda v: _array(found[v]))
-            made = backend.apply(op, tuple(xs), params)
+            again = getattr(op, "on_tape", None)  # (of a branch or a loop)
+            made = backend.apply(op, tuple(xs), params) if again is None else tuple(again(tuple(xs), *params))
             several = made if isinstance(made, tuple) else (made,)
             found.update({v: t for v, t in zip(outputs_of(op, node), several, strict=True) if v is not None})
             continue

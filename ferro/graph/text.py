@@ -8,19 +8,35 @@ sizes stand the strides of inputs where they are not those of C order. Reading m
 from __future__ import annotations
 
 import ast
+import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.functions import is_effect, resolved
-from ferro.graph.ir import CAPTURED, COMPUTED, CONSTANT, FOREIGN, GRAD, INPUT, OWN, Node, Value, laid_out, strides_of
+from ferro.graph.ir import (
+    CAPTURED,
+    COMPUTED,
+    CONSTANT,
+    FOREIGN,
+    GRAD,
+    INPUT,
+    OWN,
+    Inner,
+    Node,
+    Value,
+    laid_out,
+    strides_of,
+    with_graphs,
+)
 from ferro.graph.literals import array_of, array_text, dtype_name, dtype_of, read, written
 
 VERSION = "ferro graph 1"
+_IN = "  "  # before the lines of a graph in a node
 SMALL = 64  # bytes of a constant that are written out; greater ones are named, and stand elsewhere
 
 _TYPE = r"%(\d+) (\w+)\[([\d, ]*)(?:; ([-\d, ]*))?\]"
@@ -39,17 +55,30 @@ _VALUE = re.compile(r"""%(\d+)|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 
 def printed(graph: Any) -> str:
     """The text of a graph; TypeError for parameters that cannot be written as literals."""
-    lines = [VERSION]
-    lines += [f"input {_type(value)}{_more(value)}" for value in graph.inputs]
+    return "\n".join([VERSION, *_lines(graph, "")])
+
+
+def _lines(graph: Any, within: str) -> list[str]:
+    """The lines of a graph; those of the graphs in a node stand behind its own, two spaces further in."""
+    lines = [f"input {_type(value)}{_more(value)}" for value in graph.inputs]
     lines += [f"bound {_type(value)}{_more(value)}" for value in graph.bound]
     for value in graph.constants:
         where = " written" if value.written else ""
-        lines.append(f"constant {_type(value)}{where} = {constant_text(value)}")
-    lines += [_node(node) for node in graph.nodes]
-    lines.append(
-        f"return {', '.join([f'{v!r} {h}'.strip() for v, h in zip(graph.outputs, graph.histories, strict=True)])}"
-    )
-    return "\n".join(lines)
+        lines.append(f"constant {_type(value)}{where} = {constant_text(value, within)}")
+    for i, node in enumerate(graph.nodes):
+        lines.append(_node(node))
+        for k, inner in enumerate(node.graphs):
+            lines += [f"{_IN}{line}" for line in (f"graph {k}", *_lines(inner, f"{within}{i}.{k}."))]
+    given = [f"{v!r} {h}".strip() for v, h in zip(graph.outputs, graph.histories, strict=True)]
+    return [*lines, f"return {', '.join(given)}"]
+
+
+def constants_of(graph: Any, within: str = "") -> Iterator[tuple[str, Value]]:
+    """The names under which constants stand in a file, those of graphs in nodes too, and the constants."""
+    yield from [(constant_name(value, within), value) for value in graph.constants]
+    for i, node in enumerate(graph.nodes):
+        for k, inner in enumerate(node.graphs):
+            yield from constants_of(inner, f"{within}{i}.{k}.")
 
 
 def _type(value: Value) -> str:
@@ -63,11 +92,11 @@ def _more(value: Value) -> str:
     return (" grad" if value.requires_grad else "") + (f" {json.dumps(value.name)}" if value.name else "")
 
 
-def constant_text(value: Value) -> str:
+def constant_text(value: Value, within: str = "") -> str:
     """What stands behind the sign of equality: a number, bytes, or the name of a large constant."""
     array = value.array
     if array is None or array.nbytes > SMALL:
-        return f"stored({constant_name(value)!r})"
+        return f"stored({constant_name(value, within)!r})"
     if array.ndim == 0 and array.dtype.kind in "biuf":
         number = array.item()
         text = repr(number)
@@ -76,9 +105,9 @@ def constant_text(value: Value) -> str:
     return f"bytes({array_text(array)})"
 
 
-def constant_name(value: Value) -> str:
-    """Under which name a large constant stands in a file."""
-    return f"constant{value.number}"
+def constant_name(value: Value, within: str = "") -> str:
+    """Under which name a large constant stands in a file; `within` says in which graph of which node."""
+    return f"{within}constant{value.number}"
 
 
 def with_layout(array: Any, value: Value) -> Any:
@@ -104,8 +133,10 @@ def _number(text: str) -> Any:
 
 def _node(node: Node) -> str:
     left = ", ".join(map(_type, node.outputs))
+    numbers = itertools.count()
+    args = with_graphs(node.args, lambda _: Inner(next(numbers))) if node.graphs else node.args
     try:
-        given = [written(a) for a in node.args] + [f"{k}={written(a)}" for k, a in node.kwargs.items()]
+        given = [written(a) for a in args] + [f"{k}={written(a)}" for k, a in node.kwargs.items()]
     except TypeError as e:
         raise TypeError(f"'{node.function}' at {node.line}: {e}") from None
     place = node.line + (f"; {node.module}" if node.module else "")
@@ -132,17 +163,40 @@ def parsed(source: str, constants: dict[str, np.ndarray], make: Callable) -> Any
     lines = source.strip("\n").split("\n")
     if lines[0] != VERSION:
         raise GraphFormatError(f"a graph begins with {VERSION!r}; this begins with {lines[0][:40]!r}")
+    return _parsed(lines, 1, constants, make)
+
+
+def _parsed(lines: list[str], start: int, constants: dict[str, np.ndarray], make: Callable) -> Any:
+    """The graph of the lines behind number `start`."""
     reader = _Reader(constants)
-    for number, line in enumerate(lines[1:], 2):
+    while start < len(lines):
+        end = start + 1
+        while end < len(lines) and lines[end].startswith(_IN):
+            end += 1
+        line = lines[start]
         try:
+            inner = () if end == start + 1 else _parts(lines[:end], start + 1)
+            reader.graphs = [_parsed(*part, constants, make) for part in inner]
             reader.line(line)
         except GraphFormatError as e:
-            raise GraphFormatError(f"line {number}: {e}") from None
+            raise e if str(e).startswith("line ") else GraphFormatError(f"line {start + 1}: {e}") from None
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, OverflowError) as e:
-            raise GraphFormatError(f"line {number} cannot be read: {line[:80]!r} ({e})") from None
+            raise GraphFormatError(f"line {start + 1} cannot be read: {line[:80]!r} ({e})") from None
+        start = end
     if reader.outputs is None:
         raise GraphFormatError("the text ends before its last line, which begins with 'return'")
     return make(reader.inputs, list(reader.values.values()), reader.nodes, reader.outputs, reader.histories)
+
+
+def _parts(lines: list[str], start: int) -> Iterator[tuple[list[str], int]]:
+    """Of the lines that are further in from number `start` on, those of each graph, behind as many as stand before them."""
+    heads = [i for i in range(start, len(lines)) if lines[i].startswith(f"{_IN}graph ")]
+    if len(lines) > start and heads[:1] != [start]:
+        raise GraphFormatError(f"line {start + 1}: no graph begins here: {lines[start][:80]!r}")
+    for k, (i, end) in enumerate(zip(heads, [*heads[1:], len(lines)], strict=True)):
+        if lines[i] != f"{_IN}graph {k}":
+            raise GraphFormatError(f"line {i + 1}: graph {k} was expected: {lines[i][:80]!r}")
+        yield [line.removeprefix(_IN) for line in lines[:end]], i + 1
 
 
 class _Reader:
@@ -151,6 +205,7 @@ class _Reader:
     def __init__(self, constants: dict[str, np.ndarray]) -> None:
         self.constants = constants
         self.values: dict[str, Value] = {}
+        self.graphs: list[Any] = []  # what stands further in behind the line
         self.inputs: list[Value] = []
         self.nodes: list[Node] = []
         self.outputs: list[Value] | None = None
@@ -160,6 +215,8 @@ class _Reader:
         """Reads one."""
         if self.outputs is not None:
             raise GraphFormatError("something stands behind 'return'")
+        if self.graphs and _NODE.fullmatch(line) is None:
+            raise GraphFormatError("graphs stand behind a line that is no node")
         if line.startswith("return"):
             names = [n for n in line.removeprefix("return").strip().split(", ") if n]
             self.outputs = [self._known(n.partition(" ")[0]) for n in names]
@@ -230,6 +287,21 @@ class _Reader:
             raise GraphFormatError(f"no constant: {text}")
         return np.asarray(_number(text), value.dtype)
 
+    def _with_graphs(self, args: tuple) -> tuple:
+        """Arguments with the graphs that stand behind the line, each of which they name once, in order."""
+        named: list[int] = []
+
+        def graph(inner: Inner) -> Any:
+            named.append(inner.number)
+            return self.graphs[inner.number] if inner.number < len(self.graphs) else inner
+
+        found = with_graphs(args, graph)
+        if named != list(range(len(self.graphs))):
+            raise GraphFormatError(
+                f"the arguments name the graphs {named}, and {len(self.graphs)} stand behind the line"
+            )
+        return found
+
     def _node(
         self,
         left: Any,
@@ -251,7 +323,7 @@ class _Reader:
         call = ast.parse(f"f({source})", mode="eval").body
         if not isinstance(call, ast.Call) or any(k.arg is None for k in call.keywords):
             raise GraphFormatError(f"no arguments: {given[:80]}")
-        args = tuple([read(a, names) for a in call.args])
+        args = self._with_graphs(tuple([read(a, names) for a in call.args]))
         node = Node(function, args, {str(k.arg): read(k.value, names) for k in call.keywords}, bool(effect))
         for match in _OUTPUT.finditer(left or ""):
             value = self._new(COMPUTED, *match.groups())

@@ -31,6 +31,8 @@ class Watch(Observer):
         for x in xs:
             if x is not None:
                 self.writing(x)
+        if self.recorder.frame is not None:
+            self.recorder.frame.read(xs)
         before = len(self.recorder.nodes)
         result = watched(op, xs, params, mode)
         nodes = self.recorder.nodes

@@ -80,7 +80,7 @@ def _check_order(program: Any, name: str) -> None:
 
 def _other_types(node: Node) -> list[tuple]:
     """The types that a function gives of operands like those of a node, if the node says others; [] where it refuses such numbers."""
-    if effects(node.function) != PURE or sum(int(np.prod(v.shape)) for v in node.operands) > MOST:
+    if node.graphs or effects(node.function) != PURE or sum(int(np.prod(v.shape)) for v in node.operands) > MOST:
         return []
     args, kwargs = replaced((node.args, node.kwargs), stand_in)
     try:

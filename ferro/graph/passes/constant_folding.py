@@ -37,7 +37,7 @@ def constant_folding(program: Any) -> int:
 def _folded(program: Any, node: Node, memory: Memory) -> list | None:
     """The results of a node that may be constants."""
     operands = node.operands
-    if program.stays(node) or not operands or not all(map(_is_known, operands)):
+    if program.stays(node) or not operands or node.graphs or not all(map(_is_known, operands)):
         return None
     if any(memory.written(v) or _is_seen_twice(program, v, memory) for v in node.outputs):
         return None

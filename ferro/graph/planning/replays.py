@@ -25,7 +25,8 @@ class Replays:
     def __init__(self, graph: Any) -> None:
         self.graph = graph
         self.plan: Plan | None = None
-        self._calls = 0 if _bytes_of(graph) >= PLAN_LEAST else RECORDED
+        controls = any(node.graphs for node in graph.nodes)  # (what they allocate depends on the data)
+        self._calls = 0 if not controls and _bytes_of(graph) >= PLAN_LEAST else RECORDED
 
     def __call__(self, given: Sequence) -> list:
         if self.plan is not None:

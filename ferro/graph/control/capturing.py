@@ -1,0 +1,112 @@
+"""Branches and loops that a capture meets: their functions are captured, and one node stands for all."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ferro.core import backend, trees
+from ferro.core.base import TensorBase
+from ferro.core.history import history
+from ferro.core.provenance import at, caller
+from ferro.graph.array import Traced
+from ferro.graph.control.derivatives import prepared
+from ferro.graph.control.frames import Frame, described, tensor_of
+from ferro.graph.control.operations import DRAWING, OPERATIONS
+from ferro.graph.control.running import chosen
+from ferro.graph.errors import CaptureError
+from ferro.graph.formulas import stand_in
+from ferro.graph.ir import Value
+
+_FERRO = str(Path(__file__).parents[2]) + "/"
+
+
+class Control:
+    """What a capture does with branches and loops. A method gives None where the capture ended: the call is eager's then."""
+
+    @staticmethod
+    def branches(recorder: Any, name: str, index: Any, functions: Sequence[Callable], operands: Any) -> Any:
+        """One of some functions of `operands`; see Note [Control flow]."""
+        recorder.watch.writing(index)
+        taken = chosen(index._data.near, len(functions))
+        try:
+            frames = [_branch(recorder, name, fn, operands, i == taken) for i, fn in enumerate(functions)]
+            _require_same(name, frames)
+            return _node(recorder, name, index, frames)
+        except CaptureError as error:
+            if recorder.thread is not None:
+                recorder.end(str(error))
+            return None
+
+
+def _branch(recorder: Any, name: str, fn: Callable, operands: Any, taken: bool) -> Frame:
+    """A branch, captured. One that is not taken may raise for its data: it is tried with other numbers then."""
+    frame = Frame(recorder)
+    try:
+        return frame.run(lambda: fn(operands), name)
+    except CaptureError:
+        raise
+    except Exception as error:
+        if taken:
+            raise
+        given = [t._data for t in trees.flatten(operands)[0] if isinstance(t, TensorBase)]
+        arrays = list({id(a): a for a in (*frame.arrays.values(), *given) if type(a) is Traced}.values())
+        return _with_stand_ins(recorder, name, lambda: fn(operands), arrays, error)
+
+
+def _with_stand_ins(recorder: Any, name: str, fn: Callable, arrays: list[Traced], error: Exception) -> Frame:
+    """The same with numbers that most functions take, in the place of those for which it raised."""
+    before = [(a, a.near) for a in arrays]
+    try:
+        for a, near in before:
+            like = Value("input", near.shape, near.dtype)
+            a.near = stand_in(like)
+        return Frame(recorder).run(fn, name)
+    except CaptureError:
+        raise
+    except Exception:  # noqa: BLE001 (the numbers mean nothing)
+        raise CaptureError(
+            f"capture: {name}: the branch that is not taken raises {type(error).__name__} ({error}){_line(error)}, whatever its data are"
+        ) from error
+    finally:
+        for a, near in before:
+            a.near = near
+
+
+def _line(error: BaseException) -> str:
+    """Where in the program an error arose."""
+    places = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__)]
+    found = [f" at {name}:{n}" for name, n in places if not name.startswith((_FERRO, "<"))]
+    return found[-1] if found else ""
+
+
+def _require_same(name: str, frames: list[Frame]) -> None:
+    """CaptureError unless all branches give the same."""
+    first = frames[0]
+    kinds = [(v.shape, v.dtype) for v in first.outputs]
+    for i, frame in enumerate(frames):
+        if frame.structure != first.structure or [(v.shape, v.dtype) for v in frame.outputs] != kinds:
+            raise CaptureError(
+                f"capture: the branches of {name}{at(caller(3))} differ: 0 gives {described(first)}; {i} gives {described(frame)}"
+            )
+
+
+def _node(recorder: Any, name: str, index: Any, frames: list[Frame]) -> Any:
+    """The results of the node of some branches."""
+    free = list(dict.fromkeys([v for frame in frames for v in frame.free()]))
+    if any(v in frame.free() for frame in frames for v in frame.outputs):
+        raise CaptureError(
+            f"capture: a branch of {name}{at(caller(4))} gives a tensor from outside; give a copy (clone())"
+        )
+    tensors = [tensor_of(frames, v) for v in free]
+    graded = [history(t) is not None for t in tensors]
+    ready = prepared([frame.graph(free, graded) for frame in frames])
+    op = OPERATIONS[(DRAWING if any(frame.draws for frame in frames) else "") + name]
+    xs = (index, *[t for t, n in zip(tensors, ready.repeats, strict=True) for _ in range(n)])
+    made = list(backend.apply(op, xs, (ready.graphs, ready.repeats)))[: len(ready.graded)]
+    for t, has in zip(made, ready.graded, strict=True):
+        if not has:
+            t._node = None
+    return trees.unflatten(frames[0].structure, made)
