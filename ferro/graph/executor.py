@@ -27,11 +27,12 @@ _FILE = "<graph>"
 class Program:
     """The function of a graph: ``run(arrays, tensors, on_node)``, for its inputs, bound values and constants, gives its outputs.
 
-    Only if `tells` does it call ``on_node(node, arrays)`` after each node.
+    Only if `tells` does it call ``on_node(node, arrays)`` after each node; if it `seeks`, ``words[0] = starts[i]`` stands before node i,
+    for names of its scope.
     """
 
-    def __init__(self, graph: Any, tells: bool) -> None:
-        self.nodes, self.tells = list(graph.nodes), tells
+    def __init__(self, graph: Any, tells: bool, seeks: bool = False) -> None:
+        self.nodes, self.tells, self.seeks = list(graph.nodes), tells, seeks
         own = [*dict.fromkeys(graph.inputs), *graph.bound, *graph.constants]
         self.given = {v: i for i, v in enumerate(own)}
         self.names = {v: f"v{i}" for i, v in enumerate((*own, *[v for node in self.nodes for v in node.outputs]))}
@@ -52,7 +53,8 @@ class Program:
         for i, node in enumerate(graph.nodes):
             done = last.get(i, [])
             handed = node.args[1] if node.function == HANDED_OVER and node.args[1] in done else None
-            found = [*self._call(i, node, handed), *self._after(i, node, [v for v in done if v is not handed])]
+            before = [f"words[0] = starts[{i}]"] if self.seeks else []
+            found = [*before, *self._call(i, node, handed), *self._after(i, node, [v for v in done if v is not handed])]
             lines += [f"    {line}" for line in found]
             self.node_of += [i] * len(found)
         lines.append(f"    return [{', '.join([self.names[v] for v in graph.outputs])}]")

@@ -27,7 +27,7 @@ from ferro.graph.errors import PlanError
 from ferro.graph.planning import folding, offsets, plan
 from ferro.graph.planning.folding import candidates_of
 from ferro.graph.planning.plan import Plan
-from ferro.native import arena, pages
+from ferro.native import arena, pages, readiness
 from tests.graph.test_steps import ALL, state_of
 
 pytestmark = pytest.mark.skipif(bool(arena.refusal()), reason=f"no arenas here: {arena.refusal()}")
@@ -38,7 +38,7 @@ def leaf(*shape: int, seed: int = 0) -> Any:
 
 
 def chain(x: Any) -> Any:
-    return (x.exp() + 1).tanh().sum()
+    return (x.exp() + 1).tanh() * 2
 
 
 def network() -> tuple[Graph, tuple]:
@@ -64,7 +64,7 @@ def runs_as_interpreted(made: Plan, *inputs: Any, times: int = 4) -> None:
     want = made.graph.interpret(*inputs)
     for _ in range(times):
         assert_same(made.run(*inputs, poison=True), want)
-    assert made.missed <= 1
+    assert made.missed <= 2
     made.verify()
 
 
@@ -87,7 +87,7 @@ def test_the_first_run_follows_the_plan_that_was_made_ahead() -> None:
     made = graph.plan()
     made.run(ferro.randn(1000))
     assert (made.runs, made.recordings, made.missed) == (1, 0, 0)
-    assert made.outside == 4  # the result
+    assert made.outside == 4000  # the result
 
 
 def test_arguments_others_read_and_views_keep_their_places() -> None:
@@ -196,8 +196,10 @@ def test_steps_of_training_run_by_plan(name: str) -> None:
         assert same_bits(a, b)
         assert version == its
     made.verify()
-    assert made.missed == made.recordings - 1 <= 1
     assert made.arena_bytes <= 1.05 * made.lower_bound + 64 * 40
+    if readiness.MODE == "off":  # (functions that take turns in Python make arrays as the turns fall)
+        return
+    assert made.missed == made.recordings - 1 <= 1
     stays = sum(a.size for a in made.allocations if a.offset is None)
     total = sum(a.size for a in made.allocations)
     assert made.outside - stays <= 0.05 * total
@@ -285,8 +287,14 @@ def test_arrays_that_depend_on_the_data_cost_memory_not_numbers() -> None:
         ferro.manual_seed(seed)
         x = ferro.randn(300)
         assert_same(made.run(x, poison=True), made.graph.interpret(x))
-    assert made.missed > 1
-    assert made.recordings <= 8
+    assert made.missed == 2
+    assert made.recordings == 2
+    after = [a for a in made.allocations if a.node > 0 and a.offset is not None]
+    assert len(after) >= 2  # exp and what is added to it: the node whose arrays vary does no harm to them
+    x = ferro.randn(300)
+    made.run(x)
+    varying = sum(a.size for a in made.allocations if a.node == 0)
+    assert made.outside <= varying + 300 * 4 + 4
 
 
 def test_an_array_that_somebody_keeps_is_not_written_over() -> None:
@@ -422,7 +430,7 @@ def test_planted_errors_are_found() -> None:
         return found
 
     def placed(some: Plan) -> list:
-        return sorted([a for a in some.allocations if a.offset is not None], key=lambda a: -a.size)
+        return sorted([a for a in some.allocations if a.offset is not None and a.values], key=lambda a: -a.size)
 
     wrong = 0
     for i in range(len(placed(made()))):
@@ -464,7 +472,7 @@ def test_a_life_that_is_too_short_is_found() -> None:
         places, made.arena_bytes = offsets.offsets(plan.blocks_of(made.graph, chains))
         for own, place in zip(chains, places, strict=True):
             own[0].offset = place
-        beside = [b for b in made.allocations if b is not a and b.offset is not None and a.node <= b.node < whole.last]
+        beside = [b for b in made.allocations if b.values and b.offset is not None and a.node < b.node < whole.last]
         if any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in beside):
             with pytest.raises(PlanError, match="the same place"):
                 made.verify()

@@ -46,10 +46,10 @@ def lower_bound(blocks: Sequence[Block]) -> int:
     return most
 
 
-def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None) -> tuple[list[int], int]:
+def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None, distinct: bool = False) -> tuple[list[int], int]:
     """For each block its offset, and the size of the arena.
 
-    apart: for each two blocks, whether they need places of their own (default: those that live at the same time). Then no two of all begin at
+    apart: for each two blocks, whether they need places of their own (default: those that live at the same time). distinct: no two of all begin at
     one offset, so that it can be counted there who lives.
     """
     by_time = sorted(range(len(blocks)), key=lambda i: (blocks[i].birth, -blocks[i].size))
@@ -66,7 +66,7 @@ def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None) -> tuple[l
         if k >= len(orders):  # what lies highest is placed first
             top = max(range(len(blocks)), key=lambda i: places[i] + blocks[i].size)
             orders.append([top, *[i for i in orders[-1] if i != top]])
-        places, total = _placed(blocks, orders[k], apart)
+        places, total = _placed(blocks, orders[k], apart, distinct)
         if not best or total < size:
             best, size = places, total
         if size <= least + least // 500:
@@ -74,7 +74,9 @@ def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None) -> tuple[l
     return best, size
 
 
-def _placed(blocks: Sequence[Block], order: Sequence[int], apart: np.ndarray | None) -> tuple[list[int], int]:
+def _placed(
+    blocks: Sequence[Block], order: Sequence[int], apart: np.ndarray | None, distinct: bool
+) -> tuple[list[int], int]:
     """Each block, in this order, in the smallest gap that is large enough between those that live at the same time."""
     count = len(blocks)
     births, deaths = np.zeros(count, np.int64), np.zeros(count, np.int64)
@@ -94,7 +96,7 @@ def _placed(blocks: Sequence[Block], order: Sequence[int], apart: np.ndarray | N
         where[i], place[i] = at, k
         births[k], deaths[k], starts[k], ends[k] = block.birth, block.death, at, at + size
         total = max(total, at + size)
-        if apart is not None:
+        if distinct:
             taken.add(at)
     return where, total
 

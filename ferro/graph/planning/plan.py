@@ -17,6 +17,7 @@ import numpy as np
 
 from ferro.core.base import TensorBase, wrap
 from ferro.graph import interpreter
+from ferro.graph.executor import Program
 from ferro.graph.planning.folding import fold as fold_in_place
 from ferro.graph.planning.offsets import Block, lower_bound, offsets, rounded
 from ferro.graph.planning.order import Order
@@ -31,6 +32,7 @@ from ferro.native.arena import OUTSIDE, Arena, refusal
 from ferro.native.threads import get_num_threads
 
 _RECORDINGS = 8  # of one plan: a program whose arrays change at every run is not recorded again and again
+_MISSES = 2  # from so many on a node whose arrays change does no harm to those behind it, at a store before each node
 
 
 class Plan:
@@ -53,6 +55,10 @@ class Plan:
         self._arenas: list[Arena] = []
         self._table: Table | None = None
         self._stale = not ahead  # whether the next run is recorded
+        self._seeks = False
+        self._programs: dict[
+            bool, Program
+        ] = {}  # that begin each node with its own entries; by whether they tell of nodes
         self._released, self._refusal = False, refusal()
         self._room = EVENTS
         self._lock = threading.Lock()
@@ -90,7 +96,7 @@ class Plan:
             found, self.arena_bytes = ends[:-1], ends[-1]
         else:
             apart = None if order is None else apart_in(order, chains, users)
-            found, self.arena_bytes = offsets(blocks, apart)
+            found, self.arena_bytes = offsets(blocks, apart, order is not None or self._seeks)
         for chain, offset in zip(chains, found, strict=True):
             for a in chain:
                 a.offset = offset
@@ -116,10 +122,9 @@ class Plan:
         bound = self._bound(targets)
         if not all(arena.bind(list(bound.values())) for arena in arenas):
             bound = {}
-        if self.tasks is None:
-            table = Table(self.allocations, arenas[0], bound)
-        else:
-            table = Table(self.allocations, arenas[0], bound, self.tasks.order)
+        order = None if self.tasks is None else self.tasks.order
+        count = len(self.graph.nodes) if order is not None or self._seeks else 0
+        table = Table(self.allocations, arenas[0], bound, count, order)
         if not targets:
             self._table = table
         return table
@@ -183,13 +188,27 @@ class Plan:
     def _planned(self, given: Sequence, targets: dict[int, Any] | None, watch: Any) -> list:
         return self._in_order(given, targets, watch) if self.tasks is None else self._in_any(given, targets, watch)
 
+    def _program(self, tells: bool) -> Program:
+        if tells not in self._programs:
+            self._programs[tells] = Program(self.graph, tells, seeks=True)
+        return self._programs[tells]
+
+    def _miss(self) -> None:
+        """A run went another way than the plan: the next one is recorded. After some of these each node has entries of its own."""
+        self._stale, self.missed = True, self.missed + 1
+        self._seeks = self._seeks or self.missed >= _MISSES
+
     def _in_order(self, given: Sequence, targets: dict[int, Any] | None, watch: Any) -> list:
         arena = self._arenas[0] if self._arenas else self._opened(1)[0]
         table = self._table
         if table is None or targets:
             table = self._table_of(targets or {})
-        start, end = table.whole
+        start, end = table.parts[0]
         words, on_node = arena.words, None if watch is None else watch(self, arena)
+        program = None
+        if len(table.parts) > 1:
+            program = self._program(on_node is not None)
+            program.scope.update(words=words, starts=[at for at, _ in table.parts])
         words[OUTSIDE] = 0
 
         def within(call: Callable[[], list]) -> list:
@@ -199,12 +218,12 @@ class Plan:
                 return call()
             finally:
                 at = arena.end(before)
-                if at != end:
-                    self._stale, self.missed = True, self.missed + 1
+                if at != end and program is None:
+                    self._miss()
                 self.outside = words[OUTSIDE]
 
         try:
-            found = interpreter.execute(self.graph, given, on_node, within=within)
+            found = interpreter.execute(self.graph, given, on_node, program, within)
             return _written(found, targets) if targets else found
         finally:
             if targets:
@@ -229,7 +248,7 @@ class Plan:
             return found
         finally:
             if run.missed:
-                self._stale, self.missed = True, self.missed + 1
+                self._miss()
             self.outside = sum([arena.words[OUTSIDE] for arena in arenas])
             if targets:
                 for arena in arenas:

@@ -16,8 +16,9 @@ from ferro.native.arena import Arena
 class Table:
     """An entry for each array: its size, its place, and where is counted who must have ended before.
 
-    `whole` is where the entries begin and end, of all nodes one after the other; with an `order` there is such a part for each
-    node, in `parts`. bound: places of results outside of the arena.
+    `parts` are where the entries begin and end: of all nodes one after the other, or, for `count` nodes, of each one. Then an array asks
+    whether all are gone that come before it and lie in its place: by `order`, or else by the order of the nodes. bound: places of
+    results outside of the arena.
     """
 
     def __init__(
@@ -25,20 +26,20 @@ class Table:
         allocations: Sequence[Allocation],
         arena: Arena,
         bound: dict[Allocation, int],
+        count: int = 0,
         order: Order | None = None,
     ) -> None:
-        checks = _in_turn(allocations) if order is None else _in_any_order(allocations, order)
+        checks = _all_before(allocations, order) if count else _in_turn(allocations)
         words: list[int] = []
         begins = [0]
         for a, before in zip(allocations, checks, strict=True):
-            while order is not None and len(begins) <= a.node:
+            while len(begins) <= min(a.node, count - 1):
                 words += _END
                 begins.append(len(words))
             if a.offset is None:
                 words += (a.size, bound.get(a, 0), 0)
             else:
                 words += (a.size, arena.start + a.offset, len(before), *[arena.begins(b.offset) for b in before])  # type: ignore[arg-type]
-        count = 1 if order is None else len(order.after)
         while len(begins) < count:
             words += _END
             begins.append(len(words))
@@ -46,7 +47,6 @@ class Table:
         start = self._words.ctypes.data
         ends = [*[n - len(_END) for n in begins[1:]], len(words)]
         self.parts = [(start + 8 * a, start + 8 * b) for a, b in zip(begins, ends, strict=True)]
-        self.whole = self.parts[0]
 
 
 _END = (-1, 0, 0)  # an entry for no array
@@ -71,8 +71,8 @@ def _in_turn(allocations: Sequence[Allocation]) -> list[list[Allocation]]:
     return found
 
 
-def _in_any_order(allocations: Sequence[Allocation], order: Order) -> list[list[Allocation]]:
-    """The same where all that comes before in every order is asked; offsets differ, but for those that lie in the place of an argument."""
+def _all_before(allocations: Sequence[Allocation], order: Order | None) -> list[list[Allocation]]:
+    """The same where all that comes before (in every order) is asked; offsets differ, but for those that lie in the place of an argument."""
     placed = [a for a in allocations if a.offset is not None]
     last = {b.folded: b for b in placed if b.folded is not None}  # (who begins where another one began counts for it)
     found: list[list[Allocation]] = []
@@ -90,7 +90,7 @@ def _in_any_order(allocations: Sequence[Allocation], order: Order) -> list[list[
             and b not in last
             and b.offset < a.offset + a.size
             and a.offset < b.offset + b.size
-            and (order.precede(1 << b.node, a.node) or (b.node == a.node and b.birth < a.birth))
+            and (b.birth < a.birth if order is None or b.node == a.node else order.precede(1 << b.node, a.node))
         ]
         found.append(some)
     return found
