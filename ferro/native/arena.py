@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.native import pages
+from ferro.native import locks, pages
 from ferro.native.handlers import Handler, capsule_of, handlers, opened
 from ferro.native.loader import REFUSAL
 
@@ -273,19 +273,30 @@ class _Region:
             pages.give_back(start, self.size + self.size // LINE)
 
 
+_LOCK = locks.new()
 _unused: list[_Context] = []
 _retired: list[_Context] = []  # arrays of these may still be there
 
 
 def _collect() -> None:
     """Gives back the arenas in which no array is left, and takes the contexts back that no array has."""
-    for context in list(_retired):
-        context.region.give_back()
-        if not context.words[HELD]:
-            _retired.remove(context)
-            context.region.contexts.remove(context)
-            context.region = context.bound = None
-            _unused.append(context)
+    with _LOCK:
+        for context in list(_retired):
+            if context not in _retired:  # (a finaliser has been here meanwhile)
+                continue
+            context.region.give_back()
+            if not context.words[HELD]:
+                _retired.remove(context)
+                context.region.contexts.remove(context)
+                context.region = context.bound = None
+                _unused.append(context)
+
+
+def _context() -> _Context:
+    """One that nobody uses."""
+    _collect()
+    with _LOCK:
+        return _unused.pop() if _unused else _Context()
 
 
 class Arena:
@@ -295,9 +306,8 @@ class Arena:
     """
 
     def __init__(self, size: int, of: Arena | None = None) -> None:
-        _collect()
         self._region = _Region(size) if of is None else of._region
-        self._context: Any = _unused.pop() if _unused else _Context()
+        self._context: Any = _context()
         self._context.open, self._context.region = True, self._region
         self._region.contexts.append(self._context)
         self.words, self._capsule, self._put = self._context.words, self._context.capsule, handlers().put

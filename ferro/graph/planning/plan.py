@@ -165,6 +165,8 @@ class Plan:
                 return _written(self._recorded(given), targets)
             return self._planned(given, targets, watch)
         finally:
+            if self._released:
+                self._retire()
             self._lock.release()
 
     def _recorded(self, given: Sequence) -> list:
@@ -274,11 +276,13 @@ class Plan:
         clock.write(path)
 
     def release(self) -> None:
-        """Gives the arena back; the plan cannot run any more."""
-        with self._lock:
-            self._released = True
-            self._retire()
-            self.allocations = []
+        """Gives the arena back, at once or at the end of a run that goes on; the plan cannot run any more."""
+        self._released = True
+        if self._lock.acquire(blocking=False):
+            try:
+                self._retire()
+            finally:
+                self._lock.release()
 
     # -- what can be seen ----------------------------------------------------------------------------------------------
 
