@@ -160,7 +160,7 @@ class Graph(GraphBase):
         Example::
 
             >>> import ferro
-            >>> graph = ferro.graph.capture(lambda x: (x.exp() + 1).tanh() * 2, ferro.ones(1000))
+            >>> graph = ferro.graph.capture(lambda x: (x * x + 1) * 3 - x, ferro.ones(1000))
             >>> plan = graph.plan()
             >>> plan.verify()
             >>> plan.arena_bytes, graph.plan(fold=False).arena_bytes, graph.plan(fold=False, reuse=False).arena_bytes

@@ -38,7 +38,7 @@ def leaf(*shape: int, seed: int = 0) -> Any:
 
 
 def chain(x: Any) -> Any:
-    return (x.exp() + 1).tanh() * 2
+    return (x * x + 1) * 3 - x
 
 
 def network() -> tuple[Graph, tuple]:

@@ -17,7 +17,7 @@ from ferro.graph.errors import PlanError
 from ferro.graph.planning import threads
 from ferro.graph.planning.order import Order
 from ferro.graph.planning.plan import Plan
-from ferro.native import arena
+from ferro.native import arena, readiness
 from tests.graph.test_plan import assert_same, leaf, network, operation
 from tests.graph.test_steps import state_of
 
@@ -119,7 +119,7 @@ def test_steps_of_training(name: str) -> None:
         assert same_bits(a, b)
         assert version == its
     made.verify()
-    assert made.missed == made.recordings - 1 <= 1
+    assert made.missed <= (3 if readiness.MODE == "off" else 1)
 
 
 def test_the_error_of_the_first_node_is_raised_and_nothing_behind_it_is_written() -> None:
