@@ -64,7 +64,7 @@ from ferro.conditions import (
     _check_type,
     _check_value,
 )
-from ferro.control_flow import cond
+from ferro.control_flow import cond, scan, while_loop
 from ferro.core import forward_mode as _forward
 from ferro.core import parallel as _parallel
 from ferro.core import return_types

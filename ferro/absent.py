@@ -48,8 +48,8 @@ TABLE: dict[str, str] = {
         utils.generate_methods_for_privateuse1_backend nn.cpp utils.cpp_backtrace utils.get_cpp_backtrace cpp
     """,
     "PyTorch's registered operations are not there: the function of the same name in `torch` or `torch.Tensor`": "ops",
-    "nothing is traced: Python's own `while`; einops' `rearrange`": """
-        while_loop func.rearrange
+    "nothing is traced: einops' `rearrange`": """
+        func.rearrange
     """,
     "sizes are numbers, never symbols: Python's int, float and bool": """
         sym_constrain_range sym_constrain_range_for_size sym_fresh_size sym_ite utils.data.graph

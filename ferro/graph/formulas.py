@@ -47,11 +47,17 @@ class Given:
         return self.array(value)
 
 
-def gradients(op: Op, node: Node, want: list[int], gs: list, given: Given) -> list:
+class Cotangents(tuple):
+    """Those of the outputs of a loop; `begun`: by the numbers of inputs, what there is of their gradients already, to which it adds."""
+
+    begun: dict[int, Any]
+
+
+def gradients(op: Op, node: Node, want: list[int], gs: Any, given: Given) -> list:
     """The gradients by the inputs in `want`, of those of the outputs (None where there is none)."""
     g: Any = gs[0]
     if op.multi:
-        g = gs[op.lone] if op.lone is not None else tuple(gs)
+        g = gs[op.lone] if op.lone is not None else gs if type(gs) is Cotangents else tuple(gs)
     if g is None:
         return [None] * len(want)
     if given.recorded and node.graphs:

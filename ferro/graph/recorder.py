@@ -40,6 +40,7 @@ class Recorder(Hooks):
         self.places: dict[int, list] = {}  # by the identity of tensors, where the function finds them
         self.seen: list | None = None
         self.place: Node | None = None  # the forward node whose formulas run
+        self.gathered: dict[int, Any] = {}  # what there is of gradients to which the loop adds whose backward runs
         self.stands_in = False  # whether arrays are stand-ins, by which nothing can be decided
 
     # -- refusals ------------------------------------------------------------------------------------------------------

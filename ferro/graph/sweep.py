@@ -13,7 +13,7 @@ from ferro.core.dtypes import INEXACT
 from ferro.core.op import OPS
 from ferro.cpu.sparse_rows import Rows
 from ferro.graph.array import Traced, called, functions
-from ferro.graph.formulas import Given, gradients, outputs_of, stand_in, tensors_of
+from ferro.graph.formulas import Cotangents, Given, gradients, outputs_of, stand_in, tensors_of
 from ferro.graph.functions import total
 from ferro.graph.ir import COMPUTED, GRAD, INPUT, OWN, Node, Value
 from ferro.graph.pieces import shared
@@ -112,9 +112,21 @@ class Sweep:
                 )
             want = [i for i, x in enumerate(xs) if node.mask >> i & 1 and x in self.wanted]
             if want:
-                gs = [self.total(v) for v in outs]
+                gs = Cotangents([self.total(v) for v in outs])
+                gs.begun = self._begun(node, xs, want)
                 for i, gx in zip(want, gradients(op, node, want, gs, self.given), strict=True):
+                    if i in gs.begun:
+                        self.parts.pop(xs[i])
                     self._add(xs[i], gx, node)
+
+    def _begun(self, node: Node, xs: tuple, want: list[int]) -> dict[int, Any]:
+        """By the numbers of inputs, what there is already of their gradients, of a loop, whose trips add to it one after the other."""
+        varying = getattr(OPS[node.function], "varying", None)  # how many of the last inputs are others in each trip
+        if varying is None:
+            return {}
+        there = [i for i in want if i < len(xs) - varying(*node.args[1:]) and xs[i] in self.parts]
+        parts = {i: self.parts[xs[i]] for i in there}
+        return {i: p[0] if len(p) == 1 else self.added(p) for i, p in parts.items()}
 
     def _add(self, value: Value, gx: Any, node: Node) -> None:
         if gx is None:

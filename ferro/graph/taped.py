@@ -36,7 +36,7 @@ def taped(graph: Any, given: dict[Value, Any]) -> dict[Value, Any]:
             again = getattr(op, "on_tape", None)  # (of a branch or a loop)
             made = backend.apply(op, tuple(xs), params) if again is None else tuple(again(tuple(xs), *params))
             several = made if isinstance(made, tuple) else (made,)
-            found.update({v: t for v, t in zip(outputs_of(op, node), several, strict=True) if v is not None})
+            found.update({v: t for v, t in zip(outputs_of(op, node), several, strict=again is None) if v is not None})
             continue
         args, kwargs = replaced((node.args, node.kwargs), lambda v: _array(found[v]))
         found.update(zip(node.outputs, arrays_in(resolved(node.function)(*args, **kwargs)), strict=False))

@@ -81,7 +81,27 @@ class Watch(Observer):
                 f"capture: backward reaches '{node.name()}', which was recorded before the capture began; make that part of the "
                 "function"
             )
-        return rest()
+        varying = getattr(node.plan.op, "varying", None)
+        if varying is None or run.record:
+            return rest()
+        self.recorder.gathered = _taken(run.grads, node, varying)
+        try:
+            return rest()
+        finally:
+            self.recorder.gathered = {}
+
+
+def _taken(grads: dict, node: Any, varying: Any) -> dict[int, Any]:
+    """By the numbers of a loop's invariants, what there is of their gradients, taken out of the engine's hands: the loop goes on adding to it."""
+    saved = dict(zip(node.plan.names, node.saved, strict=True))
+    count = len(saved["xs"]) - varying(*[saved[name] for name in node.plan.op.params])
+    found = {}
+    for i, t in zip(node.plan.indices, node.edges, strict=True):
+        if i < count and type(t) is OutputRef and (buffer := grads.get(t.node)) is not None:
+            found[i], buffer[t.index] = buffer[t.index], None
+        elif i < count and t in grads:
+            found[i] = grads.pop(t)
+    return {i: g for i, g in found.items() if g is not None}
 
 
 def _read(op: Op, array: Any) -> Any:

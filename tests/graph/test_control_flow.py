@@ -340,7 +340,7 @@ def test_untaken_branches_are_refused(name: str) -> None:
     ("call", "error", "said"),
     [
         (lambda x: ferro.cond(x, abs, abs, (x,)), RuntimeError, r"pred is .*float32 of shape \[3\]"),
-        (lambda x: ferro.cond(1, abs, abs, (x,)), RuntimeError, "pred is a int"),
+        (lambda x: ferro.cond("1", abs, abs, (x,)), RuntimeError, "pred is a str"),
         (lambda x: ferro.cond(True, abs, abs, x), RuntimeError, "operands is a Tensor"),
         (lambda x: ferro.cond(True, abs, 3, (x,)), RuntimeError, "a branch is a int"),
         (lambda x: ferro.cond(True, lambda x: 3, abs, (x,)), TypeError, "a branch gives a int"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ferro.core import backend, trees
 from ferro.core.base import TensorBase
@@ -13,12 +13,14 @@ from ferro.core.history import history
 from ferro.core.provenance import at, caller
 from ferro.graph.array import Traced
 from ferro.graph.control.derivatives import prepared
-from ferro.graph.control.frames import Frame, described, tensor_of
+from ferro.graph.control.frames import Frame, Placeholders, described, tensor_of
+from ferro.graph.control.loop_derivatives import arguments, prepared_body
 from ferro.graph.control.operations import DRAWING, OPERATIONS
 from ferro.graph.control.running import chosen
 from ferro.graph.errors import CaptureError
 from ferro.graph.formulas import stand_in
-from ferro.graph.ir import Value
+from ferro.graph.ir import GRAD, Value
+from ferro.graph.literals import dtype_name
 
 _FERRO = str(Path(__file__).parents[2]) + "/"
 
@@ -39,6 +41,81 @@ class Control:
             if recorder.thread is not None:
                 recorder.end(str(error))
             return None
+
+    @staticmethod
+    def given(carried: list, xs: Sequence = (), reverse: bool = False) -> Loop:
+        """What a loop is given."""
+        return Loop(carried, xs, reverse)
+
+    @staticmethod
+    def loop(recorder: Any, name: str, condition: Callable | None, body: Callable, given: Loop) -> Any:
+        """A loop of `given`; see control_flow.py. The carried tensors and, of a scan, what the trips give, stacked."""
+        try:
+            return _loop(recorder, name, condition, body, given)
+        except CaptureError as error:
+            if recorder.thread is not None:
+                recorder.end(str(error))
+            return None
+
+
+class Loop(NamedTuple):
+    """What a loop is given: carried tensors, tensors that it gets slices of, and whether from their ends."""
+
+    carried: list
+    xs: Sequence = ()
+    reverse: bool = False
+
+
+def _loop(recorder: Any, name: str, condition: Callable | None, body: Callable, given: Loop) -> Any:
+    count, slices = len(given.carried), len(given.xs)
+    firsts = [*[_near(t) for t in given.carried], *[_near(x)[0] for x in given.xs]]
+    graded = [history(t) is not None for t in (*given.carried, *given.xs)]
+    while True:  # until every carried value that gets a gradient in some trip has one in all
+        stand = Placeholders(recorder, firsts, graded)
+        frame = Frame(recorder).run(lambda: body(*stand.tensors), name)  # noqa: B023 (called at once)
+        _require_carried(name, stand.values[:count], frame)
+        has = [h or frame.histories[j] == GRAD for j, h in enumerate(graded[:count])]
+        if has == graded[:count]:
+            break
+        graded[:count] = has
+    frames = [frame]
+    if condition is not None:
+        asked = Frame(recorder).run(lambda: condition(*stand.tensors), name)
+        frames.append(asked)
+        if [(v.shape, v.dtype.kind) for v in asked.outputs] not in ([((), "b")], [((1,), "b")]):
+            raise CaptureError(
+                f"capture: the condition of {name}{at(caller(3))} gives {described(asked)}; a bool tensor of one element was expected"
+            )
+    free = [v for v in dict.fromkeys([v for f in frames for v in f.free()]) if v not in stand.values]
+    if any(v in free for f in frames for v in f.outputs):
+        raise CaptureError(
+            f"capture: a body of {name}{at(caller(3))} gives a tensor from outside; give a copy (clone())"
+        )
+    tensors = [tensor_of(frames, v) for v in free]
+    flags = [*graded, *[history(t) is not None for t in tensors]]
+    graphs = [f.graph([*stand.values, *free], flags) for f in frames]
+    ready, with_gradient = prepared_body(graphs[0], count + slices)
+    op = OPERATIONS[(DRAWING if any(f.draws for f in frames) else "") + name]
+    params = (ready, count, slices, given.reverse) if condition is None else (graphs[1], ready, count)
+    made = list(backend.apply(op, arguments([*given.carried, *given.xs, *tensors], count + slices), params))[
+        : len(with_gradient)
+    ]
+    for t, has in zip(made, with_gradient, strict=True):
+        if not has:
+            t._node = None
+    return made, frame.structure
+
+
+def _near(t: Any) -> Any:
+    return t._data.near if type(t._data) is Traced else t._data
+
+
+def _require_carried(name: str, values: list[Value], frame: Frame) -> None:
+    """CaptureError unless a body gives what it gets."""
+    kinds = [(v.shape, v.dtype) for v in values]
+    if [(v.shape, v.dtype) for v in frame.outputs[: len(values)]] != kinds:
+        gets = ", ".join([f"{dtype_name(v.dtype)}{list(v.shape)}" for v in values])
+        raise CaptureError(f"capture: the body of {name}{at(caller(4))} gets {gets} and gives {described(frame)}")
 
 
 def _branch(recorder: Any, name: str, fn: Callable, operands: Any, taken: bool) -> Frame:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ferro.core import trees
-from ferro.core.base import TensorBase, wrap
+from ferro.core.base import LEAF, TensorBase, wrap
 from ferro.core.history import history
 from ferro.core.operands import is_constant
 from ferro.graph.array import Traced
@@ -15,7 +15,7 @@ from ferro.graph.copies import node_copy, value_copy
 from ferro.graph.errors import CaptureError
 from ferro.graph.functions import effects
 from ferro.graph.graph import Graph
-from ferro.graph.ir import CONSTANT, INPUT, Node, Value, replaced
+from ferro.graph.ir import CONSTANT, INPUT, Node, Value, replaced, strides_of
 from ferro.graph.literals import dtype_name
 from ferro.graph.living import classes, tensors
 
@@ -188,6 +188,21 @@ def tensor_of(frames: Sequence[Frame], value: Value) -> Any:
             return frame.tensors[value]
     found = next((frame.arrays[value] for frame in frames if value in frame.arrays), None)
     return wrap(Traced(value.array, frames[0].recorder, value) if found is None else found)  # (a constant)
+
+
+class Placeholders:
+    """Tensors that stand for the values which a body gets in any trip, with the arrays of the first."""
+
+    def __init__(self, recorder: Any, given: Sequence, graded: Sequence[bool]) -> None:
+        self.tensors, self.values = [], []
+        for near, has in zip(given, graded, strict=True):
+            value = Value(INPUT, near.shape, near.dtype)
+            value.strides = strides_of(near)
+            array = Traced(near, recorder, value)
+            tensor = wrap(array, LEAF if has else None)
+            recorder.external[id(array)] = tensor
+            self.tensors.append(tensor)
+            self.values.append(value)
 
 
 def line_of(value: Value) -> str:

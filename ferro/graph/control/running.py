@@ -67,11 +67,11 @@ def unpack(saved: Any, *like: Any) -> tuple:
     return saved[()]
 
 
-def _absent(shape: tuple, dtype: Any) -> Any:
-    return np.full(shape, -0.0, dtype)
+def _absent(shape: tuple, dtype: Any, number: float = -0.0) -> Any:
+    return np.full(shape, number, dtype)
 
 
 @entered(_absent)
-def absent(shape: tuple, dtype: Any) -> Any:
-    """Stands for a gradient that does not come: to be added, it changes nothing."""
-    return _absent(shape, dtype)
+def absent(shape: tuple, dtype: Any, number: float = -0.0) -> Any:
+    """Stands for a gradient that does not come: to be added, -0.0 changes nothing."""
+    return _absent(shape, dtype, number)
