@@ -82,9 +82,9 @@ def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Any) -> tup
     - `body_fn` (function): gives a tuple of as many tensors as it gets
     - `carried_inputs` (tuple or list): tensors, in tuples, lists and dictionaries too, which the first trip gets
 
-    The results share no memory with `carried_inputs`, without any trip too. Gradients go through all trips. In a capture, and in compiled functions, body and condition are captured as
-    graphs of one node, which makes as many trips as the data say; a body must give shapes and dtypes that it gets, and may
-    write only into what it makes (CaptureError). RuntimeError for results of another nesting.
+    The results share no memory with `carried_inputs`, without any trip too. Gradients go through all trips. In a capture, and in compiled
+    functions, body and condition are captured as graphs of one node, which makes as many trips as the data say; a body must
+    give the shapes and dtypes that it gets, and may write only into what it makes (CaptureError). RuntimeError for results of another nesting.
 
     Example::
 
@@ -189,7 +189,11 @@ def _scanned(body: Callable, given: list, xs: list, reverse: bool) -> tuple[list
 
 def _entered(given: list) -> list:
     """Tensors as a loop gets them: gradients of those from before it meet outside of it, in one sum."""
-    return [t.view_as(t) if isinstance(t, TensorBase) and t._node is not None else t for t in given]
+    return [_aliased(t) if isinstance(t, TensorBase) and t._node is not None else t for t in given]
+
+
+def _aliased(t: Any) -> Any:
+    return t.view_as(t)
 
 
 def _chosen(name: str, index: Any, functions: tuple, operands: Any) -> Any:

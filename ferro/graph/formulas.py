@@ -47,7 +47,7 @@ class Given:
         return self.array(value)
 
 
-class Cotangents(tuple):
+class Cotangents(tuple):  # noqa: SLOT001 (a tuple has no other place for an attribute)
     """Those of the outputs of a loop; `begun`: by the numbers of inputs, what there is of their gradients already, to which it adds."""
 
     begun: dict[int, Any]

@@ -70,7 +70,7 @@ class Builder:
             return []
         backward = gradient.backward
         given = zip(self.cotangents, present or self.present, self.of.histories, strict=False)
-        fs = [v for v, has, h in given if has and h]
+        fs = [v for v, has, h in given if v is not None and has and h]
         kept = self.of.nodes[-1].args if self.saved else ()
         known = dict(zip(kept, self._unpacked(kept), strict=True))
         inputs = self.of.inputs

@@ -93,8 +93,7 @@ def _trip(body: Graph, count: int, phase: _Phase, gradient: Any, like: Reversed)
     found = iter(builder.contributions(gradient, phase.present, [sums[i] for i in sorted(phase.begun)]))
     parts: dict[int, list] = {i: next(found, []) for i in sorted([*like.states, *like.slices])}
     outputs = [builder.total(parts[i]) if parts[i] else builder.absent(inputs[i]) for i in like.states]
-    for i in like.slices:
-        outputs.append(builder.total(parts[i]) if parts[i] else builder.absent(inputs[i], 0.0))
+    outputs += [builder.total(parts[i]) if parts[i] else builder.absent(inputs[i], 0.0) for i in like.slices]
     return builder.graph(outputs, "")
 
 

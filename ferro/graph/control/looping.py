@@ -65,9 +65,9 @@ def reversed_loop(
     """The backward of a loop: as many trips as there were, from the last to the first.
 
     Each trip runs the next of `phases`, and the one at `back` behind the last of them, of (gradients so far, slices of
-    stacked cotangents, operands, what was kept) -> (gradients so far, slices of gradients). `slots` say where each of the gradients begins: with one that
-    is given, or with none, of that shape and dtype. `stacked` arrays, of `length` slices, are given in slices; reverse: the trips went from
-    their ends.
+    stacked cotangents, operands, what was kept) -> (gradients so far, slices of gradients). `slots` say where each of the
+    gradients begins: with one that is given, or with none, of that shape and dtype. `stacked` arrays, of `length` slices, are given
+    in slices; reverse: the trips went from their ends.
     """
     first = sum(type(s) is int for s in slots)
     states = [given[s] if type(s) is int else absent(*s) for s in slots]
