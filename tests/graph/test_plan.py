@@ -24,7 +24,7 @@ from ferro.core.samples import Arg, Sample
 from ferro.graph import Graph, capture
 from ferro.graph.compare import same_bits
 from ferro.graph.errors import PlanError
-from ferro.graph.planning import folding, offsets, plan
+from ferro.graph.planning import folding, offsets, places, plan
 from ferro.graph.planning.folding import candidates_of
 from ferro.graph.planning.plan import Plan
 from ferro.native import arena, pages, readiness
@@ -468,9 +468,9 @@ def test_a_life_that_is_too_short_is_found() -> None:
         if whole.death is None or whole.last <= a.node + 1:
             continue
         a.death = a.birth + 1
-        chains = plan.chains_of(made.allocations)
-        places, made.arena_bytes = offsets.offsets(plan.blocks_of(made.graph, chains))
-        for own, place in zip(chains, places, strict=True):
+        chains = places.chains_of(made.allocations)
+        where, made.arena_bytes = offsets.offsets(places.blocks_of(made.graph, chains))
+        for own, place in zip(chains, where, strict=True):
             own[0].offset = place
         beside = [b for b in made.allocations if b.values and b.offset is not None and a.node < b.node < whole.last]
         if any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in beside):
@@ -561,11 +561,11 @@ def test_offsets_are_near_the_bound_for_random_lives() -> None:
         lives = rng.integers(1, 40, 80)
         sizes = rng.integers(1, 60, 80) * 64
         blocks = [offsets.Block(int(s), int(b), int(b + n)) for s, b, n in zip(sizes, births, lives, strict=True)]
-        places, size = offsets.offsets(blocks)
+        where, size = offsets.offsets(blocks)
         ratios.append(size / offsets.lower_bound(blocks))
-        for i, (a, x) in enumerate(zip(places, blocks, strict=True)):
+        for i, (a, x) in enumerate(zip(where, blocks, strict=True)):
             assert a % 64 == 0
-            for b, y in zip(places[:i], blocks[:i], strict=True):
+            for b, y in zip(where[:i], blocks[:i], strict=True):
                 apart = x.death <= y.birth or y.death <= x.birth
                 assert apart or a + x.size <= b or b + y.size <= a
     assert np.mean(ratios) <= 1.05
@@ -632,7 +632,7 @@ def test_a_pending_backward_keeps_its_captures_alone() -> None:
 
 def test_arrays_that_are_used_together_do_not_begin_a_multiple_of_4_kilobytes_apart() -> None:
     blocks = [offsets.Block(1 << 20, 0, 9), offsets.Block(1 << 20, 1, 9, (0,)), offsets.Block(1 << 20, 2, 9, (0, 1))]
-    places, size = offsets.offsets(blocks)
+    where, size = offsets.offsets(blocks)
     assert size <= 3 * (1 << 20) + 3 * 512
-    for i, a in enumerate(places):
-        assert all((a - b) % 4096 for b in places[:i])
+    for i, a in enumerate(where):
+        assert all((a - b) % 4096 for b in where[:i])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import numpy as np
@@ -176,10 +177,59 @@ def test_a_run_within_a_worker_stays_on_its_thread(monkeypatch: pytest.MonkeyPat
     made = gradient.joint.plan(order="any")
     counts: list[int] = []
     run_workers = threads.run_workers
-    monkeypatch.setattr(threads, "run_workers", lambda fn, n: (counts.append(n), run_workers(fn, n)))
+    monkeypatch.setattr(threads, "run_workers", lambda fn, n, stop: (counts.append(n), run_workers(fn, n, stop)))
     ferro.set_num_threads(3)
     want = gradient.joint.interpret(*inputs)
     assert_same(made.run(*inputs), want)
     monkeypatch.setattr(threads, "in_worker", lambda: True)
     assert_same(made.run(*inputs), want)
     assert counts == [3, 1]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_an_interrupt_ends_all_threads_and_the_next_run_is_right(count: int) -> None:
+    graph = capture(branches, leaf(400))
+    made = graph.plan(order="any")
+    x = leaf(400, seed=1)
+    want = graph.interpret(x)
+    assert_same(made.run(x), want)
+    ferro.set_num_threads(count)
+    for at in range(0, len(graph.nodes), 7):
+        function = made.tasks.functions[at]
+
+        def interrupted(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        made.tasks.functions[at] = interrupted
+        with pytest.raises(KeyboardInterrupt):
+            made.run(x)
+        made.tasks.functions[at] = function
+        assert_same(made.run(x, poison=True), want)
+
+
+def test_an_interrupt_between_nodes_ends_all_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = capture(branches, leaf(400))
+    made = graph.plan(order="any")
+    x = leaf(400, seed=1)
+    want = graph.interpret(x)
+    ferro.set_num_threads(3)
+    main, take, count = threading.get_ident(), threads.Run._take, [0]
+
+    def interrupted(run: Any) -> Any:
+        if threading.get_ident() == main:
+            count[0] += 1
+            if count[0] == 4:
+                raise KeyboardInterrupt
+        return take(run)
+
+    monkeypatch.setattr(threads.Run, "_take", interrupted)
+    for _ in range(20):  # (how many nodes the main thread takes is up to the others)
+        count[0] = 0
+        try:
+            made.run(x)
+        except KeyboardInterrupt:
+            break
+    else:
+        pytest.fail("the main thread took no four nodes in any run")
+    monkeypatch.undo()
+    assert_same(made.run(x, poison=True), want)

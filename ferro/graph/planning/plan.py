@@ -19,9 +19,10 @@ from ferro.core.base import TensorBase, wrap
 from ferro.graph import interpreter
 from ferro.graph.executor import Program
 from ferro.graph.planning.folding import fold as fold_in_place
-from ferro.graph.planning.offsets import Block, lower_bound, offsets, rounded
-from ferro.graph.planning.order import Order
+from ferro.graph.planning.offsets import lower_bound, offsets, rounded
+from ferro.graph.planning.out import array_of, targets_of, written
 from ferro.graph.planning.pictures import page, svg
+from ferro.graph.planning.places import apart_in, blocks_of, chains_of, users_of
 from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, by_values, dry_run
 from ferro.graph.planning.rows import Row, report, rows
 from ferro.graph.planning.table import Table
@@ -144,8 +145,8 @@ class Plan:
             raise RuntimeError("run: the plan was released; make another one with graph.plan()")
         given = interpreter.checked(self.graph, [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs])
         own = (*dict.fromkeys(self.graph.inputs), *self.graph.bound)
-        self.addresses = {v: _array(x).ctypes.data for v, x in zip(own, given, strict=True)}
-        targets = None if out is None else _targets(self.graph, out, given)
+        self.addresses = {v: array_of(x).ctypes.data for v, x in zip(own, given, strict=True)}
+        targets = None if out is None else targets_of(self.graph, out, given)
         found = [wrap(a) for a in self.execute(given, targets, Poison if poison else None)]
         return found if out is None else [t if o is None else o for t, o in zip(found, out, strict=True)]
 
@@ -154,15 +155,14 @@ class Plan:
 
         ``watch(plan, arena)`` gives what is called behind each node of a planned run, if it gives anything.
         """
-        if self._refusal or not self._lock.acquire(
-            blocking=False
-        ):  # (another thread runs the plan, or this one further up)
+        busy = self._refusal or not self._lock.acquire(blocking=False)  # (by another thread, or by this one further up)
+        if busy:
             self.runs += 1
-            return _written(interpreter.execute(self.graph, given), targets)
+            return written(interpreter.execute(self.graph, given), targets)
         try:
             self.runs += 1
             if self._stale and self.recordings < _RECORDINGS:
-                return _written(self._recorded(given), targets)
+                return written(self._recorded(given), targets)
             return self._planned(given, targets, watch)
         finally:
             if self._released:
@@ -226,7 +226,7 @@ class Plan:
 
         try:
             found = interpreter.execute(self.graph, given, on_node, program, within)
-            return _written(found, targets) if targets else found
+            return written(found, targets) if targets else found
         finally:
             if targets:
                 arena.bind(())
@@ -245,7 +245,7 @@ class Plan:
         try:
             found = interpreter.execute(self.graph, given, program=run)
             if targets:
-                found = _written(found, targets)
+                found = written(found, targets)
             run.values = []
             return found
         finally:
@@ -312,97 +312,3 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"<Plan: {self.arena_bytes} bytes (at least {self.lower_bound}), {len(self.allocations)} arrays, {self.runs} runs>"
-
-
-def users_of(graph: Any, allocations: Sequence[Allocation]) -> dict[Allocation, int]:
-    """The nodes that make an array or read a value in it, as bits."""
-    readers: dict[Any, int] = {}
-    for i, node in enumerate(graph.nodes):
-        for v in (*node.operands, *node.outputs):
-            readers[v] = readers.get(v, 0) | 1 << i
-    found = {}
-    for a in allocations:
-        found[a] = 1 << a.node
-        for v in a.values:
-            found[a] |= readers.get(v, 0)
-    return found
-
-
-def apart_in(order: Order, chains: list[list[Allocation]], users: dict[Allocation, int]) -> np.ndarray:
-    """For each two chains, whether they need places of their own: neither ends before the other begins, in every order."""
-    nodes = [0] * len(chains)
-    for i, chain in enumerate(chains):
-        for a in chain:
-            nodes[i] |= users[a]
-    found = np.ones((len(chains), len(chains)), bool)
-    for i, own in enumerate(chains):
-        for j in range(i):
-            a, b = own, chains[j]
-            first, second = (a, b) if a[0].birth < b[0].birth else (b, a)
-            if a[0].node == b[0].node and len(first) == 1 and not first[0].values:  # scratch of one function
-                free = (first[0].death or 0) <= second[0].birth
-            else:
-                free = order.precede(nodes[i], b[0].node) or order.precede(nodes[j], a[0].node)
-            if free:
-                found[i, j] = found[j, i] = False
-    return found
-
-
-def chains_of(allocations: Sequence[Allocation]) -> list[list[Allocation]]:
-    """The allocations of the arena, those together that lie in one place one after the other."""
-    chain: dict[Allocation, list[Allocation]] = {}
-    for a in allocations:
-        if not a.reason:
-            chain[a] = chain[a.folded] if a.folded is not None else []
-            chain[a].append(a)
-    return list({id(c): c for c in chain.values()}.values())
-
-
-def blocks_of(graph: Any, chains: list[list[Allocation]]) -> list[Block]:
-    """What `offsets` asks of each."""
-    of = {v: i for i, chain in enumerate(chains) for a in chain for v in a.values}
-    found = []
-    for i, chain in enumerate(chains):
-        nodes = [graph.nodes[a.node] for a in chain if a.node < len(graph.nodes)]
-        beside = {of[v] for node in nodes for v in node.operands if v in of} - {i}
-        found.append(Block(chain[0].size, chain[0].birth, chain[-1].death or 0, tuple(sorted(beside))))
-    return found
-
-
-def _targets(graph: Any, out: Sequence[Any], given: Sequence) -> dict[int, Any]:
-    """The arrays of `out`, by the numbers of the outputs; ValueError unless results can be written there."""
-    if len(out) != len(graph.outputs):
-        raise ValueError(f"run: out has {len(out)} entries, the graph has {len(graph.outputs)} outputs")
-    found: dict[int, Any] = {}
-    taken = [(f"input {i}", _array(x)) for i, x in enumerate(given)]
-    for i, (o, value) in enumerate(zip(out, graph.outputs, strict=True)):
-        if o is None:
-            continue
-        if not isinstance(o, TensorBase):
-            raise TypeError(f"run: out[{i}] is a {type(o).__name__}; tensors and None are allowed")
-        array = o._data
-        if array.shape != value.shape or array.dtype != value.dtype:
-            raise ValueError(
-                f"run: out[{i}] is {array.dtype}{list(array.shape)}, the output is {value.dtype}{list(value.shape)}"
-            )
-        if not array.flags.writeable:
-            raise ValueError(f"run: out[{i}] must not be written into")
-        for name, other in taken:
-            if np.may_share_memory(array, other) and np.shares_memory(array, other):
-                raise ValueError(f"run: out[{i}] shares memory with {name}")
-        taken.append((f"out[{i}]", array))
-        found[i] = array
-    return found
-
-
-def _array(x: Any) -> Any:
-    return x._data if isinstance(x, TensorBase) else x
-
-
-def _written(found: list, targets: dict[int, Any] | None) -> list:
-    """The outputs with those of `targets` in their places, copied into them if they do not lie there."""
-    for i, target in (targets or {}).items():
-        if found[i].__array_interface__["data"] != target.__array_interface__["data"]:
-            np.copyto(target, found[i])
-        found[i] = target
-    return found

@@ -22,7 +22,7 @@ from ferro.graph.state import TAKES_TENSORS
 from ferro.native.arena import Arena
 
 EVENTS = (
-    16  # for which the log of a recording has room, for each node; a log that was too short is made four times as long
+    16  # of each node, for which the log of a recording has room; one that was too short is made four times as long
 )
 
 

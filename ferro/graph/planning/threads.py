@@ -84,7 +84,7 @@ class Run:
         heapify(self.ready)
         self.until = len(self.waits)  # nodes from this one on do not begin: it raised an error
         self.error: BaseException | None = None
-        self.missed = False
+        self.missed = self.stopped = False
         self.lock = threading.Condition(threading.Lock())
         self.running = 0
         self.mode = _mode.MODE.get()
@@ -97,9 +97,8 @@ class Run:
         self.tensors = tensors
         threads = 1 if in_worker() else get_num_threads()
         with blas_single():
-            run_workers(
-                self._work, threads
-            )  # (of a run that is recorded one thread does all, alone as it will be then)
+            # (Of a run that is recorded one thread does all, beside others that sleep: kernels do not share then.)
+            run_workers(self._work, threads, self._stop)
         error, self.error = self.error, None
         if error is not None:
             try:
@@ -123,15 +122,21 @@ class Run:
             arena.end(handler)
             _mode.leave(before)
 
+    def _stop(self) -> None:
+        """No more nodes begin: a thread was interrupted."""
+        with self.lock:
+            self.stopped = True
+            self.lock.notify_all()
+
     def _take(self) -> int | None:
         with self.lock:
             while True:
-                while self.ready:
+                while self.ready and not self.stopped:
                     i = heappop(self.ready)[1]
                     if i < self.until:
                         self.running += 1
                         return i
-                if not self.running:
+                if not self.running or self.stopped:
                     self.lock.notify_all()
                     return None
                 self.lock.wait()
