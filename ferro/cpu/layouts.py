@@ -114,27 +114,31 @@ def has_channels_last(x: Any) -> bool:
 
 def iterated(out: Any, arrays: list) -> Any:
     """The result of an elementwise operation, laid in memory as its operands decide."""
-    shape, width, n = out.shape, out.itemsize, out.ndim
-    if all(a.shape == shape for a in arrays):
-        first = arrays[0]
-        if all(a.strides == first.strides and a.itemsize == first.itemsize for a in arrays) and is_dense(
-            shape, first.strides, first.itemsize
-        ):
-            return moved(out, tuple([s // first.itemsize * width for s in first.strides]))
-        if n in (4, 5) and all(a.transpose(channels_last_order(n)).flags.c_contiguous for a in arrays):
-            return moved(out, strides_in(channels_last_order(n), shape, width))
-    return moved(out, _strides(shape, width, tuple([(a.shape, a.strides) for a in arrays])))
+    strides = _strides(out.shape, out.itemsize, tuple([(a.shape, a.strides, a.itemsize) for a in arrays]))
+    return out if out.strides == strides else moved(out, strides)
 
 
 @lru_cache(maxsize=4096)
 def _strides(shape: tuple, width: int, arrays: tuple) -> tuple[int, ...]:
-    """The strides of the result of an elementwise operation on arrays of these shapes and strides."""
+    """The strides of the result of an elementwise operation on arrays of these shapes, strides and widths."""
     n, operands = len(shape), []
-    for sizes, strides in arrays:
+    if all(sizes == shape for sizes, _, _ in arrays):
+        _, first, itemsize = arrays[0]
+        if all((s, w) == (first, itemsize) for _, s, w in arrays) and is_dense(shape, first, itemsize):
+            return tuple([s // itemsize * width for s in first])
+        if n in (4, 5) and all(_lies_in(channels_last_order(n), *a) for a in arrays):
+            return strides_in(channels_last_order(n), shape, width)
+    for sizes, strides, _ in arrays:
         lead = n - len(sizes)
         found = [0 if k == 1 != m else abs(s) for k, m, s in zip(sizes, shape[lead:], strides, strict=True)]
         operands.append((0,) * lead + tuple(found))
     return strides_in(_order(shape, tuple(operands)), shape, width)
+
+
+def _lies_in(order: tuple, shape: tuple, strides: tuple, itemsize: int) -> bool:
+    """Whether elements lie in memory without gaps, the dimensions in this order."""
+    there = strides_in(order, shape, itemsize)
+    return 0 in shape or all(n == 1 or s == t for n, s, t in zip(shape, strides, there, strict=True))
 
 
 def _like_first(out: Any, arrays: list) -> Any:

@@ -29,6 +29,8 @@ def may_share_memory(x: Any, y: Any) -> bool:
 
 def _overlaps_itself(x: Any) -> bool:
     """Whether two elements may be one place in memory, of which the last one that is written counts."""
+    if x.flags.forc:
+        return False
     reach = x.itemsize
     for step, n in sorted([(abs(step), n) for step, n in zip(x.strides, x.shape, strict=True) if n > 1]):
         if step < reach:

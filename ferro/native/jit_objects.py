@@ -222,6 +222,8 @@ def mode_here():
 def mark_of(x):
     """The mark that a result without history inherits from a tensor: None for none, 0 if only Python knows."""
     meta = slot(x, "TensorBase._meta")
+    if class_of(meta) == known("View"):
+        return slot(meta, "View.detached")
     return meta if meta == the_none() or class_of(meta) == known("DetachedMark") else 0
 
 

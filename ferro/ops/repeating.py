@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -147,7 +148,7 @@ def repeat_interleave(
     return x.index_select(d, wrap(backend.beside(x._data, np.repeat(np.arange(shape[d]), times))))
 
 
-FEW = 4  # slices that are added one after the other: a sum over so short a dimension would go along it
+FEW = 4  # slices of single numbers, or nearly so, are added one after the other: a sum would go along so short a dimension
 
 
 def _interleaved(xp: Any, x: Any, times: int, dim: int) -> Any:
@@ -158,7 +159,7 @@ def _interleaved(xp: Any, x: Any, times: int, dim: int) -> Any:
 
 def _interleaved_x(xp: Any, g: Any, x_shape: tuple, times: int, dim: int) -> Any:
     g = xp.reshape(g, (*x_shape[: dim + 1], times, *x_shape[dim + 1 :]))
-    if times > FEW:
+    if times > FEW or math.prod(x_shape[dim + 1 :]) > FEW:
         return xp.sum(g, (dim + 1,), False)
     total = xp.select(g, dim + 1, 0)
     for k in range(1, times):

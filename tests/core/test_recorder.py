@@ -54,6 +54,7 @@ INPUTS: dict[str, Any] = {
     "plain": lambda: leaf(2, 4).detach(),
     "detached": lambda: detached(2, 4),
     "view": lambda: (leaf(4, 2) * 2).t(),
+    "plain view": lambda: leaf(4, 2).detach().t(),
     "pick": lambda: (leaf(4, 4) * 2).chunk(2)[1],
     "double": lambda: leaf(2, 4).detach().double().requires_grad_(),
     "parameter": lambda: ferro.nn.Parameter(leaf(2, 4).detach()),
@@ -219,7 +220,7 @@ def test_an_unknown_recorder_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("kind", INPUTS)
 @pytest.mark.parametrize("call", CALLS)
 def test_machine_code_answers(call: str, kind: str) -> None:
-    if (call, kind) == ("reshape", "view"):
+    if call == "reshape" and kind in ("view", "plain view"):
         pytest.skip("this one has to be copied, which is left to Python")
     function, arguments = arguments_of(call, INPUTS[kind]())
     function(*arguments)  # the plan of an operation is made by Python

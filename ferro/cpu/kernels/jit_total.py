@@ -35,11 +35,10 @@ def _cut(before, n, behind):
 
 
 def _sums_by(rows: Any, columns: Any) -> Any:
-    """A function that gives the sums of all parts, by kernels of rows and of columns: a row for each part."""
+    """A function that writes the sums of all parts, a row for each, by kernels of rows and of columns."""
 
-    def parts_of(x, before, n, behind, queue, count):
-        parts, tiles, chunks = _cut(before, n, behind)
-        found = np.empty((before * parts, behind))
+    def parts_of(x, before, n, behind, found, cut, queue, count):
+        _, tiles, chunks = cut
         if behind == 1:
             zero = np.zeros(before, x.dtype)
             values = (x.reshape(before, n), zero, found.reshape(-1), _FIRST, tiles)
@@ -49,7 +48,6 @@ def _sums_by(rows: Any, columns: Any) -> Any:
             over_rows(
                 columns, queue, count, chunks, tiles, -1, 3, (x.reshape(before, n, behind), none, found, _FIRST, tiles)
             )
-        return found
 
     return device(parts_of)
 
@@ -57,31 +55,33 @@ def _sums_by(rows: Any, columns: Any) -> Any:
 def _extremes_by(rows: Any, columns: Any) -> Any:
     """The same for extreme elements."""
 
-    def parts_of(x, before, n, behind, queue, count):
-        parts, tiles, chunks = _cut(before, n, behind)
-        found = np.empty((before * parts, behind), x.dtype)
+    def parts_of(x, before, n, behind, found, cut, queue, count):
+        _, tiles, chunks = cut
         if behind == 1:
             over_rows(
                 rows, queue, count, chunks, tiles, -1, 2, (x.reshape(before, n), found.reshape(-1), _FIRST, tiles)
             )
         else:
             over_rows(columns, queue, count, chunks, tiles, -1, 2, (x.reshape(before, n, behind), found, _FIRST, tiles))
-        return found
 
     return device(parts_of)
 
 
-def _together(combine: Any, finish: Any) -> Any:
-    """A function that combines the results of the parts, and finishes what that gives, knowing the number of elements."""
-    both, last = device(combine), device(finish)
+def _total(parts_of: Any, wide: bool, combine: Any, finish: Any = None) -> Any:
+    """What reduces by parts, combines their results, and finishes what that gives, knowing the number of elements.
 
-    def together(found, before, n, out):
-        parts, behind = found.shape[0] // before, found.shape[1]
-        if parts == 1:
-            results = found.reshape(-1)
-            for i in range(results.size):
-                out[i] = last(results[i], n)
+    wide: results of parts are float64. Where there is one part, and nothing to finish, its results are those of the whole.
+    """
+    both, last, finished = device(combine), device(finish or (lambda result, n: result)), finish is None
+
+    def total(x, before, n, behind, out, queue, count):
+        cut = _cut(before, n, behind)
+        parts = cut[0]
+        if finished and parts == 1:
+            parts_of(x, before, n, behind, out.reshape(before, behind), cut, queue, count)
             return
+        found = np.empty((before * parts, behind), np.float64 if wide else x.dtype)
+        parts_of(x, before, n, behind, found, cut, queue, count)
         for i in range(before):
             result = found[i * parts]
             for k in range(i * parts + 1, (i + 1) * parts):
@@ -90,30 +90,33 @@ def _together(combine: Any, finish: Any) -> Any:
             for j in range(behind):
                 out[i * behind + j] = last(result[j], n)
 
-    return device(together)
+    return device(total)
 
 
-def _reduction(parts_of: Any, together: Any) -> Any:
+def _reduction(*given: Any) -> Any:
+    total = _total(*given)
+
     def run(x, before, n, behind, out, queue, count):
-        together(parts_of(x, before, n, behind, queue, count), before, n, out)
+        total(x, before, n, behind, out, queue, count)
         return True
 
     return kernel(run)
 
 
 _sums = _sums_by(sum_rows, sum_columns)
-sum = _reduction(_sums, _together(lambda a, b: a + b, lambda total, n: total))
-mean = _reduction(_sums, _together(lambda a, b: a + b, lambda total, n: total / n))
+sum = _reduction(_sums, True, lambda a, b: a + b)
+mean = _reduction(_sums, True, lambda a, b: a + b, lambda total, n: total / n)
 amax = _reduction(
     _extremes_by(max_rows, max_columns),
-    _together(lambda a, b: a if (a >= b) | (a != a) else b, lambda best, n: best),  # noqa: PLR0124 (nan)
+    False,
+    lambda a, b: a if (a >= b) | (a != a) else b,  # noqa: PLR0124 (nan)
 )
 amin = _reduction(
     _extremes_by(min_rows, min_columns),
-    _together(lambda a, b: a if (a <= b) | (a != a) else b, lambda best, n: best),  # noqa: PLR0124
+    False,
+    lambda a, b: a if (a <= b) | (a != a) else b,  # noqa: PLR0124
 )
-_squares = _sums_by(square_rows, square_columns)
-_norm_of = _together(lambda a, b: a + b, lambda total, n: math.sqrt(total))
+_norm = _total(_sums_by(square_rows, square_columns), True, lambda a, b: a + b, lambda total, n: math.sqrt(total))
 _SMALL_NORM = math.sqrt(SMALL_SQUARES)
 
 
@@ -121,8 +124,7 @@ _SMALL_NORM = math.sqrt(SMALL_SQUARES)
 def vector_norm(x, order, before, n, behind, out, queue, count):
     if order != 2:
         return False
-    found = _squares(x, before, n, behind, queue, count)
-    _norm_of(found, before, n, out)
+    _norm(x, before, n, behind, out, queue, count)
     fine = True
     for i in range(out.size):
         fine &= (out[i] > _SMALL_NORM) & (out[i] < np.inf) | (x.itemsize == 4)
