@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ferro.cpu.memory import empty_cache
 from ferro.graph.interpreter import execute
 from ferro.graph.planning.plan import Plan
 
@@ -42,6 +43,7 @@ class Replays:
         found = plan.execute(given)
         if not plan.refusal and plan.arena_bytes >= PLAN_LEAST:
             self.plan = plan
+            empty_cache()  # the heap still has the room that the same arrays took before
         return found
 
 
