@@ -39,6 +39,12 @@ class _Living:
         found += [t for ref in self.hidden if (t := ref()) is not None]
         return [t for t in found if type(getattr(t, "_data", None)) is np.ndarray and not is_constant(t)]
 
+    def all(self) -> list[Any]:
+        """The same, and those that are traced."""
+        kinds = classes(TensorBase)
+        found = [t for t in gc.get_objects() if type(t) in kinds]
+        return [*found, *[t for ref in self.hidden if (t := ref()) is not None]]
+
 
 class _Mark:
     """An object that gc lists."""
@@ -50,6 +56,20 @@ _LIVING = _Living()
 def tensors() -> list[Any]:
     """All tensors of NumPy's arrays that exist and may change: not those that stand for Python's numbers."""
     return _LIVING.tensors()
+
+
+def memory() -> dict[int, Any]:
+    """What owns the memory of the tensors that exist, by identity: not of those that stand for Python's numbers."""
+    arrays = [getattr(t, "_data", None) for t in _LIVING.all() if not is_constant(t)]
+    roots = [root(a.near if type(a) is Traced else a) for a in arrays]
+    return {id(r): r for r in roots if r is not None}
+
+
+def root(array: Any) -> Any:
+    """What owns the memory of an array."""
+    while getattr(array, "base", None) is not None:
+        array = array.base
+    return array
 
 
 def untrace(recorder: Any) -> None:

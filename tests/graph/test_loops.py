@@ -39,6 +39,14 @@ def accumulated(x: Any, w: Any, n: Any) -> Any:
     return ferro.while_loop(lambda i, *_: i < n, body, (n * 0, ferro.zeros(3), x))[1] + x
 
 
+def cut_off(x: Any, w: Any, n: Any) -> Any:
+    # (the first value has a gradient only where no trip is made)
+    a, b, _ = ferro.while_loop(
+        lambda a, b, i: i < n, lambda a, b, i: (n * 1.0 + b.detach(), b * w, i + 1), (x, w, n * 0)
+    )
+    return a * b
+
+
 def swapped(x: Any, w: Any, n: Any) -> Any:
     a, b, _ = ferro.while_loop(lambda a, b, i: i < n, lambda a, b, i: (b, a * 1.5, i + 1), (x, w, n * 0))
     return a.exp() + b
@@ -117,7 +125,7 @@ def scan_of_unread_results(x: Any, w: Any, n: Any) -> Any:
 PROGRAMS: dict[str, Callable] = {
     f.__name__: f
     for f in (
-        *(powers, read_around, accumulated, swapped, fibonacci, ring, by_the_data, drawing, cond_in_a_loop),
+        *(powers, read_around, accumulated, cut_off, swapped, fibonacci, ring, by_the_data, drawing, cond_in_a_loop),
         *(loop_in_a_loop, writing_inside, scanned, scanned_backwards, scan_of_unread_results),
     )
 }

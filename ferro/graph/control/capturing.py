@@ -21,6 +21,7 @@ from ferro.graph.errors import CaptureError
 from ferro.graph.formulas import stand_in
 from ferro.graph.ir import GRAD, Value
 from ferro.graph.literals import dtype_name
+from ferro.graph.living import memory
 
 _FERRO = str(Path(__file__).parents[2]) + "/"
 
@@ -34,7 +35,8 @@ class Control:
         recorder.watch.writing(index)
         taken = chosen(index._data.near, len(functions))
         try:
-            frames = [_branch(recorder, name, fn, operands, i == taken) for i, fn in enumerate(functions)]
+            roots = memory()
+            frames = [_branch(recorder, name, fn, operands, roots, i == taken) for i, fn in enumerate(functions)]
             _require_same(name, frames)
             return _node(recorder, name, index, frames)
         except CaptureError as error:
@@ -70,9 +72,10 @@ def _loop(recorder: Any, name: str, condition: Callable | None, body: Callable, 
     count, slices = len(given.carried), len(given.xs)
     firsts = [*[_near(t) for t in given.carried], *[_near(x)[0] for x in given.xs]]
     graded = [history(t) is not None for t in (*given.carried, *given.xs)]
+    roots = memory()
     while True:  # until every carried value that gets a gradient in some trip has one in all
         stand = Placeholders(recorder, firsts, graded)
-        frame = Frame(recorder).run(lambda: body(*stand.tensors), name)  # noqa: B023 (called at once)
+        frame = Frame(recorder, roots).run(lambda: body(*stand.tensors), name)  # noqa: B023 (called at once)
         _require_carried(name, stand.values[:count], frame)
         has = [h or frame.histories[j] == GRAD for j, h in enumerate(graded[:count])]
         if has == graded[:count]:
@@ -80,7 +83,7 @@ def _loop(recorder: Any, name: str, condition: Callable | None, body: Callable, 
         graded[:count] = has
     frames = [frame]
     if condition is not None:
-        asked = Frame(recorder).run(lambda: condition(*stand.tensors), name)
+        asked = Frame(recorder, roots).run(lambda: condition(*stand.tensors), name)
         frames.append(asked)
         if [(v.shape, v.dtype.kind) for v in asked.outputs] not in ([((), "b")], [((1,), "b")]):
             raise CaptureError(
@@ -94,7 +97,7 @@ def _loop(recorder: Any, name: str, condition: Callable | None, body: Callable, 
     tensors = [tensor_of(frames, v) for v in free]
     flags = [*graded, *[history(t) is not None for t in tensors]]
     graphs = [f.graph([*stand.values, *free], flags) for f in frames]
-    ready, with_gradient = prepared_body(graphs[0], count + slices)
+    ready, with_gradient = prepared_body(graphs[0], count, count + slices)
     op = OPERATIONS[(DRAWING if any(f.draws for f in frames) else "") + name]
     params = (ready, count, slices, given.reverse) if condition is None else (graphs[1], ready, count)
     made = list(backend.apply(op, arguments([*given.carried, *given.xs, *tensors], count + slices), params))[
@@ -118,9 +121,9 @@ def _require_carried(name: str, values: list[Value], frame: Frame) -> None:
         raise CaptureError(f"capture: the body of {name}{at(caller(4))} gets {gets} and gives {described(frame)}")
 
 
-def _branch(recorder: Any, name: str, fn: Callable, operands: Any, taken: bool) -> Frame:
+def _branch(recorder: Any, name: str, fn: Callable, operands: Any, roots: dict, taken: bool) -> Frame:
     """A branch, captured. One that is not taken may raise for its data: it is tried with other numbers then."""
-    frame = Frame(recorder)
+    frame = Frame(recorder, roots)
     try:
         return frame.run(lambda: fn(operands), name)
     except CaptureError:
@@ -130,17 +133,17 @@ def _branch(recorder: Any, name: str, fn: Callable, operands: Any, taken: bool) 
             raise
         given = [t._data for t in trees.flatten(operands)[0] if isinstance(t, TensorBase)]
         arrays = list({id(a): a for a in (*frame.arrays.values(), *given) if type(a) is Traced}.values())
-        return _with_stand_ins(recorder, name, lambda: fn(operands), arrays, error)
+        return _with_stand_ins(name, Frame(recorder, roots), lambda: fn(operands), arrays, error)
 
 
-def _with_stand_ins(recorder: Any, name: str, fn: Callable, arrays: list[Traced], error: Exception) -> Frame:
+def _with_stand_ins(name: str, frame: Frame, fn: Callable, arrays: list[Traced], error: Exception) -> Frame:
     """The same with numbers that most functions take, in the place of those for which it raised."""
     before = [(a, a.near) for a in arrays]
     try:
         for a, near in before:
             like = Value("input", near.shape, near.dtype)
             a.near = stand_in(like)
-        return Frame(recorder).run(fn, name)
+        return frame.run(fn, name)
     except CaptureError:
         raise
     except Exception:  # noqa: BLE001 (the numbers mean nothing)

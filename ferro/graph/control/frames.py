@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ferro.core import trees
 from ferro.core.base import LEAF, TensorBase, wrap
 from ferro.core.history import history
-from ferro.core.operands import is_constant
 from ferro.graph.array import Traced
 from ferro.graph.copies import node_copy, value_copy
 from ferro.graph.errors import CaptureError
@@ -17,14 +15,7 @@ from ferro.graph.functions import effects
 from ferro.graph.graph import Graph
 from ferro.graph.ir import CONSTANT, INPUT, Node, Value, replaced, strides_of
 from ferro.graph.literals import dtype_name
-from ferro.graph.living import classes, tensors
-
-
-def _root(array: Any) -> Any:
-    """What owns the memory of an array."""
-    while getattr(array, "base", None) is not None:
-        array = array.base
-    return array
+from ferro.graph.living import root
 
 
 class Frame:
@@ -34,8 +25,8 @@ class Frame:
     capture raises CaptureError, of a lenient one too.
     """
 
-    def __init__(self, recorder: Any) -> None:
-        self.recorder = recorder
+    def __init__(self, recorder: Any, roots: dict[int, Any]) -> None:
+        self.recorder, self.roots = recorder, roots  # (see `memory`)
         self.nodes: list[Node] = []
         self.arrays: dict[Value, Traced] = {}  # by the values that were read, what stood for them
         self.tensors: dict[Value, Any] = {}  # and the tensors with a history
@@ -46,11 +37,6 @@ class Frame:
 
     def __enter__(self) -> Frame:
         recorder = self.recorder
-        kinds = classes(TensorBase)
-        things = [t for t in gc.get_objects() if type(t) in kinds and not is_constant(t)]
-        arrays = [getattr(t, "_data", None) for t in (*things, *tensors(), *[t for t, _ in recorder.swapped])]
-        roots = [_root(a.near if type(a) is Traced else a) for a in arrays]
-        self.roots = {id(r): r for r in roots if r is not None}
         self.states: dict[int, tuple] = {}
         self.held = {a.content: a.value for a in recorder.followed if a.content is not None}
         self.known = {v: v.written for v in recorder.values}
@@ -83,7 +69,7 @@ class Frame:
     def written(self, targets: Sequence) -> None:
         """Ends the capture for a write into memory that was there before."""
         for array in targets:
-            if id(_root(array)) in self.roots:
+            if id(root(array)) in self.roots:
                 self.recorder.refuse(
                     f"a branch or a body writes into a tensor of shape {list(array.shape)} that was there before; it is to give results"
                 )
@@ -131,8 +117,8 @@ class Frame:
         if value.kind != CONSTANT:
             return False
         if value in self.known:
-            return not value.written and id(_root(value.array)) not in self.roots
-        return value.written or id(_root(value.array)) not in self.roots
+            return not value.written and id(root(value.array)) not in self.roots
+        return value.written or id(root(value.array)) not in self.roots
 
     def graph(self, inputs: Sequence[Value], graded: Sequence[bool], outputs: Sequence[Value] | None = None) -> Graph:
         """The graph of what was computed, whose inputs stand for these values."""

@@ -20,9 +20,11 @@ from ferro.graph.graph import Graph
 from ferro.graph.ir import GRAD, Value
 
 
-def prepared_body(body: Graph, varying: int) -> tuple[Graph, list]:
-    """The captured body of a loop that keeps what its backward needs, and which results have a gradient. `varying` inputs are others in each trip."""
-    graded = [h == GRAD for h in body.histories]
+def prepared_body(body: Graph, count: int, varying: int) -> tuple[Graph, list]:
+    """The captured body of a loop that keeps what its backward needs, and which results have a gradient: of `count` carried values also
+    those that have one where no trip is made. `varying` inputs are others in each trip.
+    """
+    graded = [h == GRAD or (j < count and body.inputs[j].requires_grad) for j, h in enumerate(body.histories)]
     if not any(graded):
         return body, graded
     body, gradient = differentiable(body)
