@@ -18,7 +18,7 @@ from ferro.graph.living import untrace
 from ferro.graph.modules import innermost
 from ferro.graph.places import Place
 
-REMEDIES = "compute with where() or masks of a fixed shape, or make this decision before the capture"
+REMEDIES = "compute with where() or masks of a fixed shape, say it by cond() or while_loop(), or make this decision before the capture"
 
 
 class Recorder(Hooks):

@@ -135,7 +135,8 @@ def test_random_programs_with_control_flow(seed: int) -> None:
         try:
             got = outcome(compiled, call)
         except CaptureError as error:  # (a write into what has no gradient, among what has)
-            assert "'xp.write_'" in str(error)
+            if "'xp.write_'" not in str(error):
+                raise
             REFUSED.append(seed)
             break
         assert same_bits(got[0]._data, want[0]._data)
