@@ -222,6 +222,25 @@ def test_without_gradients_nothing_is_kept() -> None:
     assert len(node.outputs) == 1
 
 
+def test_passes_go_into_branches_and_find_nothing_more_then() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2
+        return ferro.cond(x.sum() > 0, lambda y: y.exp() * 1 + y.exp(), lambda y: (y + y) + (y + y), (y,))
+
+    graph = capture(function, ferro.ones(3))
+    short = graph.optimise(debug=True)
+
+    def sizes(g: Graph) -> list:
+        return [len(inner.nodes) for node in g.nodes for inner in node.graphs]
+
+    assert (sizes(graph), sizes(short)) == ([4, 3], [2, 2])
+    assert str(short.optimise()) == str(short)
+    assert not any(short.optimise().optimised.values())
+    assert sizes(graph.optimise(("dead_code",))) == [4, 3]
+    for x in (ferro.ones(3), -ferro.ones(3)):
+        assert same_bits(short.interpret(x)[0]._data, function(x)._data)
+
+
 def test_an_operation_declared_elsewhere_in_a_branch() -> None:
     name = "control_flow_test.softclip"
     op = OPS.get(name) or Op(

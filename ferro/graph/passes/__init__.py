@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ferro.graph.ir import with_graphs
 from ferro.graph.passes.checking import Interface
 from ferro.graph.passes.common_subexpressions import common_subexpressions
 from ferro.graph.passes.constant_folding import constant_folding
@@ -43,6 +44,8 @@ def chosen(passes: Any, known: Iterable[str], fast: bool) -> dict[str, Callable[
 def run(program: Program, passes: dict[str, Callable[[Program], int]], debug: bool) -> dict[str, int]:
     """Runs passes until none finds anything; returns how much each found."""
     counts = dict.fromkeys(passes, 0)
+    if not program.went_inside:
+        _inside(program, passes, debug, counts)
     interface = Interface(program) if debug else None
     while True:
         before = sum(counts.values())
@@ -52,6 +55,25 @@ def run(program: Program, passes: dict[str, Callable[[Program], int]], debug: bo
                 interface.check(program, name)
         if sum(counts.values()) == before:
             return counts
+
+
+def _inside(program: Program, passes: dict[str, Callable[[Program], int]], debug: bool, counts: dict[str, int]) -> None:
+    """Runs passes on the branches and bodies in nodes."""
+
+    def shorter(graph: Any) -> Any:
+        inner = Program(graph, program.differentiable)
+        found = run(inner, passes, debug)
+        if not any(found.values()):
+            return graph
+        for name, count in found.items():
+            counts[name] += count
+        program.joined = program.joined or inner.joined
+        return inner.graph(type(graph))
+
+    for node in program.nodes:
+        if node.graphs:
+            node.args = with_graphs(node.args, shorter)
+    program.went_inside = True
 
 
 def optimised(graph: Any, passes: Any, fast: bool, differentiable: bool, debug: bool) -> Any:

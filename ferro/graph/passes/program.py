@@ -21,6 +21,7 @@ class Program:
 
     def __init__(self, graph: Any, differentiable: bool) -> None:
         self.differentiable = differentiable
+        self.went_inside = False  # whether passes have run on the graphs in its nodes
         self.joined = False  # whether nodes through which gradients go were replaced
         self.became: dict[Value, Value] = {}
         made = self.became
