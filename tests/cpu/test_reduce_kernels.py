@@ -101,3 +101,16 @@ def test_products_of_the_others_where_there_is_a_zero():
     assert found[3, 4] == pytest.approx(1.001**99, rel=1e-5)
     assert not found[3, :4].any()
     assert found[2, 4] == pytest.approx(1.001**99, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1000, 300), (1024, 257), (997, 301), (12, 20_000)])
+def test_the_first_extreme_of_a_column_is_found_by_any_number_of_threads(shape, dtype, alike):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 40, shape).astype(dtype)  # with ties
+    x[rng.random(shape) < 0.0005] = np.nan
+    x[:, 3], x[:, 5] = np.nan, -np.inf
+    columns = np.arange(shape[1])
+    for function, place in ((cpu.max_dim, x.argmax(0)), (cpu.min_dim, x.argmin(0))):
+        np.testing.assert_array_equal(alike(lambda f: f(x, 0, False)[1], function), place)
+        np.testing.assert_array_equal(alike(lambda f: f(x, 0, True)[0], function), x[place, columns][None])

@@ -12,7 +12,7 @@ from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous, has_kernel, share_rows
 from ferro.cpu.thresholds import SUM_FEW_TILES, SUM_GRAIN, SUM_LEAST, SUM_PIECE, SUM_ROWS, SUM_TILE
 from ferro.native.readiness import ready
-from ferro.native.workers import run_rows
+from ferro.native.workers import helpers, run_rows
 
 
 def has_sum_kernel(x: np.ndarray) -> bool:
@@ -139,9 +139,13 @@ def extreme(x: np.ndarray, first: int, stop: int, largest: bool) -> np.ndarray:
 def first_extreme(x: np.ndarray, dim: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
     """The largest or smallest elements of a C-contiguous array over a dimension, and the first place of each."""
     shape = x.shape
-    before, behind = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
-    y = x.reshape(before, shape[dim], behind)
+    before, n, behind = math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+    parts = math.gcd(n, 8) if before == 1 and helpers() else 1  # of one matrix, for the threads to share
     left = shape[:dim] + shape[dim + 1 :]
-    best, place = np.empty((before, behind), x.dtype), np.empty((before, behind), np.int64)
-    share_rows("first_extreme_columns", before, SUM_GRAIN // (2 * y[0].size) + 1, (y, largest, best, place))
+    y = x.reshape(before * parts, n // parts, behind)
+    best, place = np.empty((before * parts, behind), x.dtype), np.empty((before * parts, behind), np.int64)
+    share_rows("first_extreme_columns", before * parts, SUM_GRAIN // (2 * y[0].size) + 1, (y, largest, best, place))
+    if parts > 1:
+        part, columns = (best.argmax if largest else best.argmin)(0), np.arange(behind)
+        best, place = best[part, columns], place[part, columns] + part * (n // parts)
     return best.reshape(left), place.reshape(left)
