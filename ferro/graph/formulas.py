@@ -57,7 +57,7 @@ def gradients(op: Op, node: Node, want: list[int], gs: Any, given: Given) -> lis
     """The gradients by the inputs in `want`, of those of the outputs (None where there is none)."""
     g: Any = gs[0]
     if op.multi:
-        g = gs[op.lone] if op.lone is not None else gs if type(gs) is Cotangents else tuple(gs)
+        g = gs[op.lone] if op.lone is not None else gs if node.graphs else tuple(gs)
     if g is None:
         return [None] * len(want)
     if given.recorded and node.graphs:
