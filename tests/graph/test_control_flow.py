@@ -355,6 +355,37 @@ def test_untaken_branches_are_refused(name: str) -> None:
     assert compiled.explain().fallbacks
 
 
+def checkpointed(x: Any, w: Any) -> Any:
+    def function(x: Any) -> Any:
+        return ferro.cond(x.sum() > 0, lambda x: (x * w).sin().exp(), lambda x: (x * w).exp(), (x,)).tanh()
+
+    return ferro.utils.checkpoint.checkpoint(function, x, use_reentrant=False)
+
+
+def second_inside(x: Any, w: Any) -> Any:
+    y = ferro.cond(x.sum() > 0, lambda x: (x * w).sin(), lambda x: (x * w).exp(), (x,))
+    (g,) = ferro.autograd.grad(y.sum(), x, create_graph=True)
+    return g * g
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(checkpointed, "cond at .* runs in a checkpoint"), (second_inside, "a derivative goes through the derivative of")],
+)
+def test_what_runs_as_it_is_written(function: Callable, said: str) -> None:
+    with pytest.raises(CaptureError, match=said):
+        capture(function, *[t.requires_grad_() for t in given(0)[:2]])
+    compiled = ferro.compile(function)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for seed in range(4):
+            got, want = outcome(compiled, *given(seed)), outcome(function, *given(seed))
+            assert all(
+                np.allclose(a._data, b._data, rtol=1e-5) for a, b in zip(got, want, strict=True) if b is not None
+            )
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [

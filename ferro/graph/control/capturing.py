@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ferro.core import backend, trees
+from ferro.core import mode as _mode
 from ferro.core.base import TensorBase
 from ferro.core.history import history
 from ferro.core.provenance import at, caller
@@ -35,6 +36,7 @@ class Control:
         recorder.watch.writing(index)
         taken = chosen(index._data.near, len(functions))
         try:
+            _require_no_hooks(name)
             roots = memory()
             frames = [_branch(recorder, name, fn, operands, roots, i == taken) for i, fn in enumerate(functions)]
             _require_same(name, frames)
@@ -53,6 +55,7 @@ class Control:
     def loop(recorder: Any, name: str, condition: Callable | None, body: Callable, given: Loop) -> Any:
         """A loop of `given`; see control_flow.py. The carried tensors and, of a scan, what the trips give, stacked."""
         try:
+            _require_no_hooks(name)
             return _loop(recorder, name, condition, body, given)
         except CaptureError as error:
             if recorder.thread is not None:
@@ -160,6 +163,14 @@ def _line(error: BaseException) -> str:
     places = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__)]
     found = [f" at {name}:{n}" for name, n in places if not name.startswith((_FERRO, "<"))]
     return found[-1] if found else ""
+
+
+def _require_no_hooks(name: str) -> None:
+    """CaptureError where saved tensors go into the hands of hooks, which do not know what a branch keeps."""
+    if _mode.current().pack:
+        raise CaptureError(
+            f"capture: {name}{at(caller(4))} runs in a checkpoint, or under hooks of saved tensors; leave the checkpoint out of the capture"
+        )
 
 
 def _require_same(name: str, frames: list[Frame]) -> None:
