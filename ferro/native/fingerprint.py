@@ -6,6 +6,7 @@ import hashlib
 import os
 import re
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -28,15 +29,32 @@ def _file_of(module: str) -> Path:
 
 
 @cache
-def _source(name: str) -> bytes:
-    """What tells whether a module of ferro has changed, or those that it takes functions from."""
-    text = _file_of(name).read_bytes()
+def _imports(name: str) -> frozenset[str]:
+    """The modules of ferro that a module takes names from."""
     others = set()
-    for found, names in re.findall(rb"^from (ferro[\w.]*) import ([^\n#]*)", text, re.MULTILINE):
+    for found, names in re.findall(rb"^from (ferro[\w.]*) import ([^\n#]*)", _file_of(name).read_bytes(), re.MULTILINE):
         package = found.decode()
         inside = [f"{package}.{word.decode()}" for word in re.findall(rb"\w+", names)]
         others |= {package} if _file_of(package).is_file() else {m for m in inside if _file_of(m).is_file()}
-    return hashlib.blake2b(b"".join([text, *map(_source, sorted(others - _KEEPERS))]), digest_size=16).digest()
+    return frozenset(others)
+
+
+@cache
+def _source(name: str) -> bytes:
+    """What tells whether a module of ferro has changed, or those that it takes functions from."""
+    others = sorted(_imports(name) - _KEEPERS)
+    return hashlib.blake2b(b"".join([_file_of(name).read_bytes(), *map(_source, others)]), digest_size=16).digest()
+
+
+def with_imports(modules: Iterable[str]) -> set[str]:
+    """Modules of ferro, and all that these are made from."""
+    found, left = set[str](), [*modules]
+    while left:
+        module = left.pop()
+        if module not in found and not module.startswith("="):  # (a text: see registry.py)
+            found.add(module)
+            left += _imports(module)
+    return found
 
 
 @cache

@@ -18,6 +18,12 @@ Note [Compiled, never run]
     the methods that do it are replaced meanwhile; other threads wait, as Numba's lock is held. Another Numba, which may
     have other methods, is left as it is.
 
+Note [Compiled once, linked late]
+    Numba compiles what a function calls into the function: LLVM optimises all of it once more, for every caller. Entries
+    call kernels that are too large to be inlined, so they gained nothing and took twice as long to compile. What is
+    called by `link_late`, or compiled by `once`, is declared only; jit_export.py links its code, which has been optimised,
+    when it writes a file. Code that Numba itself is to run is linked with all that it calls.
+
 Note [Whole registers]
     On many processors with AVX-512 LLVM uses half of each register, because the first of them slowed down when all of
     it was used. For long chains of arithmetic the whole is a third faster. The wish is an attribute of the function,
@@ -35,6 +41,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numba
 from llvmlite import ir
@@ -64,23 +71,44 @@ def _no_place(library: Any, name: str) -> int:
     return 0
 
 
-_INSTEAD: tuple[tuple[Any, str, Any], ...] = (
+def _link(library: Any, other: Any) -> None:
+    """What Numba does with code that is called, but for a function that is compiled by `once`."""
+    if SUPPORTED and other in _once:
+        LATE.setdefault(library, []).append(_once[other])
+    else:
+        codegen.CPUCodeLibrary.add_linking_library(library, other)
+
+
+def _link_all(library: Any, other: Any) -> None:
+    """The same where code is to be run by Numba."""
+    for each in to_link([other]):
+        codegen.CPUCodeLibrary.add_linking_library(library, each)
+
+
+# What a library calls, by library, and libraries of functions compiled by `once`: see Note [Compiled once, linked late].
+LATE: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+_once: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+_Methods = tuple[tuple[Any, str, Any], ...]
+_TO_EXPORT: _Methods = (
     (codegen.JITCodeLibrary, "_finalize_final_module", _finish),
     (codegen.JITCodeLibrary, "get_pointer_to_function", _no_place),
+    (codegen.JITCodeLibrary, "add_linking_library", _link),
     (codegen.JITCPUCodegen, "set_env", lambda *_: None),
 )
+_TO_RUN: _Methods = ((codegen.JITCodeLibrary, "add_linking_library", _link_all),)
 _NEEDED = ("_finalize_dynamic_globals", "_ensure_finalized")
-_CAN = all(hasattr(owner, name) for owner, name, _ in _INSTEAD) and all(
+_CAN = all(hasattr(owner, name) for owner, name, _ in _TO_EXPORT) and all(
     hasattr(codegen.JITCodeLibrary, n) for n in _NEEDED
 )
 
 
 @contextmanager
-def _never_run() -> Iterator[None]:
+def _replaced(methods: _Methods) -> Iterator[None]:
     """See Note [Compiled, never run]."""
-    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in _INSTEAD]
+    before = [(owner, name, vars(owner).get(name)) for owner, name, _ in methods]
     try:
-        for owner, name, function in _INSTEAD if _CAN else ():
+        for owner, name, function in methods if _CAN else ():
             setattr(owner, name, function)
         yield
     finally:
@@ -91,27 +119,61 @@ def _never_run() -> Iterator[None]:
                 setattr(owner, name, function)
 
 
+def link_late(context: Any, *compiled: Any) -> None:
+    """Say that what is being compiled calls compiled functions: see Note [Compiled once, linked late]."""
+    if SUPPORTED and vars(codegen.JITCodeLibrary).get("add_linking_library") is _link:
+        LATE.setdefault(context.active_code_library, []).extend(compiled)
+    else:  # (it is compiled to be run)
+        context.add_linking_libs([each.library for each in compiled])
+
+
+def to_link(libraries: list[Any]) -> list[Any]:
+    """Libraries, and those with the code of what they call that is not theirs."""
+    found, left, seen = [], [(each, True) for each in libraries], set()
+    while left:
+        library, is_apart = left.pop()
+        if (library, is_apart) not in seen:
+            seen.add((library, is_apart))
+            found += [library] if is_apart else []
+            left += [(other, False) for other in library._linking_libraries]  # (whose code it has)
+            left += [(other.library, True) for other in LATE.get(library, ())]
+    return found
+
+
 class _Bare(CPUDispatcher):
     """What numba.njit makes of a function, without wrappers. If Python calls it after all, another one is compiled."""
 
-    def __init__(self, fn: Callable[..., Any], options: dict[str, Any]):
+    def __init__(self, fn: Callable[..., Any], options: dict[str, Any], once: bool = False):
         super().__init__(fn, {}, {"nopython": True, "boundscheck": None, **NO_WRAPPERS, **options})
         self._wrapped: Any = None
+        self._is_once = once
 
     def compile(self, sig: Any) -> Any:
-        with global_compiler_lock, _never_run():
-            return super().compile(sig)
+        with global_compiler_lock, _replaced(_TO_EXPORT):
+            found = super().compile(sig)
+        if self._is_once:
+            _once.update({each.library: each for each in self.overloads.values()})
+        return found
 
     def __call__(self, *args: Any) -> Any:
         if self._wrapped is None:
             options: dict[str, Any] = {name: v for name, v in self.targetoptions.items() if name not in NO_WRAPPERS}
             self._wrapped = numba.jit(**options)(self.py_func)
+        kinds = tuple(map(numba.typeof, args))
+        if kinds not in self._wrapped.overloads:
+            with global_compiler_lock, _replaced(_TO_RUN):
+                self._wrapped.compile(kinds)
         return self._wrapped(*args)
 
 
 def device(fn: Callable[..., Any]) -> Any:
     """A function that kernels call; compiled into them."""
     return _Bare(fn, _INSIDE)
+
+
+def once(fn: Callable[..., Any]) -> Any:
+    """A function that kernels call and that is too large to be compiled into each of them: see Note [Compiled once, linked late]."""
+    return _Bare(fn, {**_KERNEL, **NO_WRAPPERS}, once=True)
 
 
 def reduction(fn: Callable[..., Any]) -> Any:

@@ -19,6 +19,7 @@ from numba.core import cgutils, types
 from numba.core.compiler_lock import global_compiler_lock
 from numba.np.arrayobj import make_array, populate_array
 
+from ferro.native.jit import to_link
 from ferro.native.jit_fields import READABLE, field_offset, from_python
 from ferro.native.jit_work_queue import parallel_version, parts, spread_rows
 from ferro.native.loader import LEADING, ROWS, SUPPORTED, pack
@@ -260,8 +261,8 @@ def assembled(context: Any, compiled: list[Any], write_entries: Callable[[Any, A
     write_entries(context, module)
     library.add_ir_module(module)
     # The kernels have been optimised; what nobody calls goes. (The library is not finished, which would run it here.)
-    for each in compiled:
-        library._final_module.link_in(each.library._get_module_for_linking(), preserve=True)
+    for each in to_link([each.library for each in compiled]):
+        library._final_module.link_in(each._get_module_for_linking(), preserve=True)
     machine = context.codegen()._tm
     passes = binding.create_new_module_pass_manager()
     passes.add_global_dead_code_eliminate_pass()

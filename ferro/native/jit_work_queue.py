@@ -23,7 +23,7 @@ from llvmlite import ir
 from numba import extending, types
 from numba.core import cgutils
 
-from ferro.native.jit import device, kernel
+from ferro.native.jit import device, kernel, link_late
 from ferro.native.jit_fields import from_python
 from ferro.native.work_queue import (
     ASLEEP,
@@ -322,7 +322,7 @@ def over_rows(typing, function, queue, limit, chunks, length, whole, span, value
 
     def generate(context, builder, _signature, args):
         kernel = function.dispatcher.get_compile_result(signature)
-        context.add_linking_libs([part.library for part in parts(kernel)])
+        link_late(context, *parts(kernel))
         items = [builder.extract_value(args[7], k) for k in range(len(values.types))]
         found, failed = spread_rows(context, builder, kernel, list(args[1:7]), items)
         with builder.if_then(failed, likely=False):
@@ -339,7 +339,7 @@ def freely_in_rows(typing, function, numbers, values):
 
     def generate(context, builder, _signature, args):
         kernel = function.dispatcher.get_compile_result(signature)
-        context.add_linking_libs([part.library for part in parts(kernel)])
+        link_late(context, *parts(kernel))
         leading, items = [cgutils.unpack_tuple(builder, arg) for arg in args[1:]]
         state = from_python(builder, "PyEval_SaveThread", _pointer)
         found, failed = spread_rows(context, builder, kernel, leading, items)

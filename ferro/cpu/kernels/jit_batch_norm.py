@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit_norm import BLOCK, affine, joined, moments, slope, sums_of_products
+from ferro.cpu.kernels.jit_rows import copy
 from ferro.cpu.thresholds import CHANNEL_FEW
 from ferro.native.jit import device, kernel
 
@@ -124,8 +125,8 @@ def batch_norm(x, weight, bias, running_mean, running_var, own, eps, first, last
             for k in range(count):
                 m[k], v[k] = T(means[k]), T(squares[k] / (n * places))
         else:
-            m[:] = running_mean[low:high]
-            v[:] = running_var[low:high]
+            copy(running_mean[low:high], m)
+            copy(running_var[low:high], v)
         for k in range(count):
             scale[k] = T(1) / T(math.sqrt(v[k] + T(eps)))
             if weight.size:

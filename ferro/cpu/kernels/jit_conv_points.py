@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ferro.cpu.kernels.jit_blocks import ROWS, aligned, move, tallest
 from ferro.cpu.kernels.jit_conv import u64
+from ferro.cpu.kernels.jit_rows import multiples
 from ferro.cpu.kernels.jit_vectors import BYTES, prefetch
 from ferro.native.jit import kernel
 
@@ -40,7 +39,7 @@ def multiply_images(w, x, bias, first, last, parts, out):
     step, blocks = 3 * lanes, w.shape[1] // ROWS
     far = groups * (columns + rows) * places > _NEAR
     source, target, packed, shift = x.reshape(-1), out.reshape(-1), w.reshape(-1), bias.reshape(-1)
-    apart, near = np.arange(columns) * places, np.arange(columns) * step
+    apart, near = multiples(places, columns), multiples(step, columns)
     panel = aligned(columns * step, x)
     for u in range(first, last):
         n, part = u // parts, u % parts

@@ -12,6 +12,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_blocks import ROWS, aligned, dots, fitting, tallest, turn
 from ferro.cpu.kernels.jit_conv import copy_row, fill, last_place, longest, look, same_place, u64
+from ferro.cpu.kernels.jit_rows import copy
 from ferro.cpu.kernels.jit_vectors import BYTES, MANY
 from ferro.native.jit import device, kernel
 
@@ -52,7 +53,7 @@ def correlate_taps(x, shape, phases, stride, start, images, room, reach, tiles, 
     each = (outputs + high - 1) // high * high  # whole blocks
     taps = (total.shape[2] + _DOT_TAPS - 1) // _DOT_TAPS * _DOT_TAPS
     shifts = np.zeros(taps, np.int64)
-    shifts[: len(offsets)] = offsets
+    copy(offsets, shifts[: len(offsets)])
     rows = aligned(each * most, x)
     whole = each == outputs and taps == total.shape[2]
     sums = total if whole else np.zeros((groups, each, taps), x.dtype)

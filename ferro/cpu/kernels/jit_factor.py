@@ -17,7 +17,7 @@ from numba.extending import overload
 from ferro.cpu.kernels.jit_gemm import NEAR, multiply, room_left, room_right
 from ferro.cpu.kernels.jit_linalg import substituted
 from ferro.cpu.kernels.jit_panels import turned
-from ferro.cpu.kernels.jit_rows import dot
+from ferro.cpu.kernels.jit_rows import copy, dot
 from ferro.cpu.kernels.jit_vectors import address, aligned, size_of
 from ferro.cpu.kernels.tiles import FEW
 from ferro.native.jit import device, kernel, whole_registers
@@ -115,7 +115,8 @@ def eliminate_blocks(start, stop, a, pivots, info):
             if after < min(m, n):
                 u = of_u[: width * (n - after)].reshape(width, n - after)
                 for j in range(width):
-                    u[j] = -x[k + j, after:]
+                    for c in range(n - after):
+                        u[j, c] = -x[k + j, after + c]
                 rest = (address(x) + (after * n + after) * size, line)
                 below, right = (rest[0] - width * size, line, size), (address(u), (n - after) * size, size)
                 shape = (m - after, width, n - after)
@@ -233,7 +234,8 @@ def reflect_blocks(start, stop, m, a, q, r):
     for s in range(start, stop):
         upper = r[s * columns : (s + 1) * columns]
         x = upper if columns == m else np.empty((m, n), a.dtype)
-        x[:] = a[s * m : (s + 1) * m]
+        for i in range(m):
+            copy(a[s * m + i], x[i])
         for k in range(0, count, PANEL):
             width = min(PANEL, count - k)
             left, right = aligned(of_left), aligned(of_right)
@@ -247,7 +249,7 @@ def reflect_blocks(start, stop, m, a, q, r):
         for i in range(columns):
             upper[i, : min(i, n)] = 0
             if columns < m:
-                upper[i, i:] = x[i, i:]
+                copy(x[i, i:], upper[i, i:])
         y = q[s * m : (s + 1) * m]
         y[:] = 0
         for i in range(columns):
@@ -274,7 +276,7 @@ def reflect_back(packed, tau, z, out):
     w, u = np.empty((PANEL, n), z.dtype), np.empty((PANEL, n), z.dtype)
     for i in range(n - 1):
         v[i, i + 1] = 1
-        v[i, i + 2 :] = packed[i, i + 2 :]
+        copy(packed[i, i + 2 :], v[i, i + 2 :])
     turned(number, address(z), n * size, address(out), n * size, n, n)
     for k in range((n - 2) // PANEL * PANEL, -1, -PANEL):
         left, right = aligned(of_left), aligned(of_right)

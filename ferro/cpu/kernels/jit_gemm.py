@@ -17,7 +17,6 @@ Note [Blocks]
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from ferro.cpu.kernels.jit_panels import LEFT, copy_group, copy_panels, tile_columns, turned
@@ -25,7 +24,7 @@ from ferro.cpu.kernels.jit_strided_copy import copy_bytes
 from ferro.cpu.kernels.jit_tile import tile
 from ferro.cpu.kernels.jit_vectors import BYTES, LINE, address, aligned, size_of
 from ferro.cpu.kernels.tiles import FEW, ROWS, VECTORS
-from ferro.native.jit import device, kernel
+from ferro.native.jit import device, kernel, once
 
 _DEEP = 512  # steps of the inner dimension that are summed at a time
 _BROAD = 16  # tiles beside each other for which b is copied at a time
@@ -87,7 +86,7 @@ def tiles(number, a, rows, steps, panels, columns, c, start):
                 tile(number, shape, own, b, (c[0] + row * c[1] + j * size, c[1]), (first, start[1]))
 
 
-@numba.njit(error_model="numpy", fastmath={"contract"})  # compiled once for all of a kernel's calls
+@once
 def multiply(number, a, b, c, start, shape, left, right):
     """c = a b (+ start, unless its address is 0) for a shape (rows, steps, columns): see Note [Blocks].
 
@@ -115,7 +114,7 @@ def multiply(number, a, b, c, start, shape, left, right):
             )
 
 
-@numba.njit(error_model="numpy", fastmath={"contract"})
+@once
 def _rows_of_tiles(number, a, together, b, c, start, shape, left):
     """One block of a product: b is (address, distance of columns, of steps), copied or where it lies."""
     size, (m, steps, columns) = size_of(number), shape

@@ -184,7 +184,11 @@ def slope(g, x, mean, r, weight, plain, product, out):
 @device
 def _each(parameter, each, value):
     """A parameter in rows, with a number for each channel of a group; `value` for one that is absent."""
-    return parameter if parameter.size else np.full((1, each), value, parameter.dtype)
+    if parameter.size:
+        return parameter
+    found = np.empty((1, each), parameter.dtype)
+    found[:] = value
+    return found
 
 
 @kernel

@@ -9,6 +9,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
+from ferro.cpu.kernels.jit_rows import copy, multiples
 from ferro.cpu.kernels.jit_vectors import BYTES, i64, integer, word, written
 from ferro.native.jit import device, kernel
 
@@ -166,8 +167,8 @@ def _plane_maxima(plane, shape, offsets, places, steps, corners, stride, padding
                 _row_maxima(
                     source, start, stride[2], offsets, places, first, steps, corner, corners, 0, some, some_at, 0
                 )
-                all_out[row : row + count] = some[:count]
-                all_at[row : row + count] = some_at[:count]
+                copy(some, all_out[row : row + count])
+                copy(some_at, all_at[row : row + count])
                 continue
             for k in range(0, count, lanes):
                 to = min(k, count - lanes)
@@ -206,14 +207,16 @@ def max_pool(x, size, stride, padding, dilation, out, index):
     high = _needed(height, out.shape[2], size[1], stride[1], padding[1], dilation[1])
     wide = _needed(width, whole, size[2], stride[2], padding[2], dilation[2])
     deep = _needed(depth, out.shape[1], size[0], stride[0], padding[0], dilation[0])
-    plane = np.full((deep, high, wide), -math.inf, x.dtype)
+    plane = np.empty((deep, high, wide), x.dtype)
+    plane[:] = -math.inf
     offsets, places = _elements(size, dilation, high, wide), _elements(size, dilation, height, width)
-    steps = np.array([k * stride[2] for k in range(whole)])
-    corners = np.array([_first(k, stride[2], padding[2], dilation[2]) for k in range(whole)])
+    steps, corners = multiples(stride[2], whole), np.empty(whole, np.int64)
+    for k in range(whole):
+        corners[k] = _first(k, stride[2], padding[2], dilation[2])
     for p in range(x.shape[0]):
         for z in range(depth):
             for y in range(height):
-                plane[z + padding[0], y + padding[1], padding[2] : padding[2] + width] = x[p, z, y]
+                copy(x[p, z, y], plane[z + padding[0], y + padding[1], padding[2] : padding[2] + width])
         _plane_maxima(
             plane, (height, width), offsets, places, steps, corners, stride, padding, dilation, out[p], index[p]
         )

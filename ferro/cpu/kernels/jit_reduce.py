@@ -15,9 +15,9 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit_bits import rank, unrank
-from ferro.cpu.kernels.jit_rows import squares_from, total_from
+from ferro.cpu.kernels.jit_rows import copy, squares_from, total_from
 from ferro.cpu.thresholds import SUM_ROWS, SUM_TILE
-from ferro.native.jit import device, kernel, reduction
+from ferro.native.jit import device, kernel, once, reduction
 
 f64 = np.float64
 _BLOCK = 2048
@@ -132,12 +132,12 @@ def square_rows(x, mean, out, first, stop):
 
 @device
 def _add_rows(x, columns, center, start, end, few, total):
-    """Add x - center, so many rows in `few`, of the precision that is wanted, and these to `total`. Whether all is finite.
+    """Add x - center, so many rows in `few`, in the precision of x, and these to `total`. Whether all is finite.
 
     Without a center (None) there is nothing to take away, which Numba sees when it compiles.
     (The rows are cut from x one by one: of a slice of the matrix LLVM does not know that its numbers lie side by side.)
     """
-    T = few.dtype.type
+    T = x.dtype.type
     for r in range(start, end, SUM_ROWS):
         last = min(r + SUM_ROWS, end)
         behind = r + (last - r) // 8 * 8
@@ -162,12 +162,15 @@ def _add_rows(x, columns, center, start, end, few, total):
     return fine
 
 
-@device
-def _sum_tile(x, columns, center, start, end, few, wide, total):
+@once
+def _sum_tile(x, columns, center, start, end, few, total):
     total[:] = 0
     if not _add_rows(x, columns, center, start, end, few, total) and x.itemsize < 8:
-        total[:] = 0
-        _add_rows(x, columns, center, start, end, wide, total)
+        total[:] = 0  # (what leaves the range of float32, or is infinite, is added in float64)
+        for s in range(start, end):
+            row = x[s, columns]
+            for j in range(total.size):
+                total[j] += f64(row[j]) - (f64(0) if center is None else f64(center[j]))
 
 
 @device
@@ -190,7 +193,7 @@ def _few_fine(x, columns, start, end, row):
 @kernel
 def sum_columns(x, center, out, first, stop):
     """The sums of x - center, with a center for each column of each matrix of x, or those of x if there is none."""
-    few, wide, sums = np.zeros(SUM_TILE, x.dtype), np.zeros(SUM_TILE, f64), np.zeros(SUM_TILE, f64)
+    few, sums = np.zeros(SUM_TILE, x.dtype), np.zeros(SUM_TILE, f64)
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
         row = out[to, columns]
@@ -198,9 +201,9 @@ def sum_columns(x, center, out, first, stop):
             continue
         total = sums[: row.size]
         if center.size:
-            _sum_tile(x[i], columns, center[i, columns], start, end, few, wide, total)
+            _sum_tile(x[i], columns, center[i, columns], start, end, few, total)
         else:
-            _sum_tile(x[i], columns, None, start, end, few, wide, total)
+            _sum_tile(x[i], columns, None, start, end, few, total)
         for j in range(row.size):
             row[j] = total[j]
 
@@ -280,7 +283,7 @@ def _extreme_columns(x, sign, out, first, stop):
     for k in range(first, stop):
         i, start, end, to, columns = _tile(k, out, x)
         best = out[to, columns]
-        best[:] = x[i, start, columns]
+        copy(x[i, start, columns], best)
         start += 1
         behind = start + (end - start) // 4 * 4
         for r in range(start, behind, 4):
@@ -311,7 +314,7 @@ def first_extreme_columns(x, largest, best, place):
     where = np.empty(x.shape[2], np.int32)
     for k in range(x.shape[0]):
         top, at = best[k], place[k]
-        top[:] = x[k, 0]
+        copy(x[k, 0], top)
         where[:] = 0
         for i in range(1, x.shape[1]):
             row = x[k, i]

@@ -29,6 +29,22 @@ _SMALL_SQUARES = np.float64(1e-30)  # a sum of float32 squares above has lost no
 _LINE, _AHEAD = 64, (2048, 8192)  # bytes of a cache line, and of a row that is worth asking for
 
 
+@device
+def copy(source, target):
+    """What `target[:] = source` does, without an error of Numba's for other lengths, whose text took longer to compile than many a kernel."""
+    for j in range(target.size):
+        target[j] = source[j]
+
+
+@device
+def multiples(step, count):
+    """0, step, 2 step and so on; what `np.arange(count) * step` is, without Numba's compiling two functions more."""
+    found = np.empty(count, np.int64)
+    for k in range(count):
+        found[k] = k * step
+    return found
+
+
 @reduction
 def total_of(x):
     total = x.dtype.type(0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_bits import bits64, float64_of
 from ferro.cpu.kernels.jit_math import exp, log1p_unit
+from ferro.cpu.kernels.jit_rows import copy
 from ferro.native.jit import device, kernel, whole_registers
 
 f64, i64 = np.float64, np.int64
@@ -121,7 +122,7 @@ def running_extremum(x, largest, out, index):
     best, place = np.empty(m, x.dtype), np.empty(m, np.int64)
     sign = T(1) if largest else T(-1)
     for k in range(x.shape[0]):
-        best[:] = x[k, 0]
+        copy(x[k, 0], best)
         place[:] = 0
         for i in range(n):
             row, values, places = x[k, i], out[k, i], index[k, i]
@@ -200,7 +201,7 @@ def logcumsumexp(x, out):
                 t, s = _one_more(x[k, i, 0], t, s)
                 out[k, i, 0] = t + _log_from_one(s, t)
             continue
-        top[:] = x[k, 0]
+        copy(x[k, 0], top)
         total[:] = 0
         for i in range(n):
             source, target = x[k, i], out[k, i]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_exponentials import exp_into, sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
-from ferro.cpu.kernels.jit_rows import dot, largest, notes, side_by_side, total_of
+from ferro.cpu.kernels.jit_rows import copy, dot, largest, notes, side_by_side, total_of
 from ferro.cpu.kernels.limits import FAR
 from ferro.native.jit import device, kernel, reduction, whole_registers
 
@@ -94,7 +94,7 @@ def _tile(tile, width, after):
 
 @device
 def _largest_of_columns(x, first, stop, top):
-    top[: stop - first] = x[0, first:stop]
+    copy(x[0, first:stop], top[: stop - first])
     for j in range(1, x.shape[0]):
         row = x[j, first:stop]
         for k in range(row.size):

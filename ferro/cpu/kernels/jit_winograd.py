@@ -31,6 +31,7 @@ from llvmlite import ir
 
 from ferro.cpu.kernels.jit_blocks import ROWS, aligned, fitting, tallest
 from ferro.cpu.kernels.jit_conv import fill, look, same_place, u64
+from ferro.cpu.kernels.jit_rows import multiples
 from ferro.cpu.kernels.jit_vectors import BYTES, Code, i64, word, written
 from ferro.native.jit import device, kernel, whole_registers
 
@@ -229,7 +230,7 @@ def winograd(x, shape, start, room, reach, tiles, size, packed, bias, out, out_s
     kept = np.empty(outputs * most * 2 * _LINE if narrow else 0, x.dtype)
     apart, sums_apart = channels * size + lanes, blocks * ROWS * size + lanes  # not all in one set of the cache
     v, sums = aligned(16 * apart, x), aligned(16 * sums_apart, x)
-    offsets, nothing = np.arange(channels) * size, np.zeros(ROWS, x.dtype)
+    offsets, nothing = multiples(size, channels), np.zeros(ROWS, x.dtype)
     for t in range(len(tiles)):
         tile = tiles[t]
         if t == 0 or not same_place(tiles, t):

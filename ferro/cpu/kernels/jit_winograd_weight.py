@@ -17,6 +17,7 @@ from llvmlite import ir
 from ferro.cpu.kernels.jit_blocks import ROWS, aligned
 from ferro.cpu.kernels.jit_conv import same_place
 from ferro.cpu.kernels.jit_conv_weight import lay_out
+from ferro.cpu.kernels.jit_rows import multiples
 from ferro.cpu.kernels.jit_vectors import BYTES, Code, i64, written
 from ferro.cpu.kernels.jit_winograd import both_ways, differences, multiply_windows, sixteen
 from ferro.native.jit import kernel, whole_registers
@@ -87,7 +88,7 @@ def winograd_by_taps(x, shape, start, g, g_shape, row, tiles, size, total):
     places = np.empty(max(shape[1], rows + 2) * max(shape[2], columns + 2) + lanes, np.int64)
     apart, g_apart, sums_apart = size * wide + lanes, size * high + lanes, high * wide + lanes
     v, packed, sums = aligned(16 * apart, x), aligned(16 * g_apart, x), aligned(16 * sums_apart, x)
-    offsets, nothing = np.arange(size) * wide, np.zeros(ROWS, x.dtype)
+    offsets, nothing = multiples(wide, size), np.zeros(ROWS, x.dtype)
     source, grads = x.reshape(-1), g.reshape(-1)
     for t in range(len(tiles)):
         tile = tiles[t]

@@ -14,7 +14,7 @@ from ferro.cpu.kernels import warm
 from ferro.cpu.kernels.entries import ELEMENTWISE, FILES
 from ferro.elementwise import DECLARED
 from ferro.native import disk_cache, fingerprint, packaged, readiness, recorder, registry, threads, workers
-from ferro.native.entries import NAME
+from ferro.native.entries import NAME, EntryFile
 from ferro.native.kernel import Kernel, tag_of
 from ferro.native.readiness import get
 
@@ -62,16 +62,26 @@ def compile_for(name: str, wanted: str) -> bool:
     return all(kept)
 
 
+def _in_order(files: list[EntryFile]) -> list[str]:
+    """The kernels, each beside those of its module, and last those that entries are made from.
+
+    What two of them call is compiled once in a process, and a second process begins with the entries.
+    """
+    used = fingerprint.with_imports(source for file in files for source in file.sources)
+    modules = {name: registry.sources(name)[0] for name in signatures()}
+    return sorted(modules, key=lambda name: (modules[name] in used, modules[name]))
+
+
 def compile_all(wanted: str, from_end: bool = False) -> Iterator[None]:
     """The same for all kernels, pausing after each; at last a mark is set on disk, which `all_were_made` finds.
 
     A second process takes them from the end; what the other one has made it does not make again.
     """
-    tasks: list[Callable[[], Any]] = [partial(compile_for, name, wanted) for name in signatures()]
     kind = wanted.rstrip("-")
     files = [FILES[kind]] if kind in FILES else []
-    files += ELEMENTWISE.values() if wanted == readiness.ANY else ()
-    tasks += [file.make_missing for file in (*files, recorder.FILE)]
+    files += (*ELEMENTWISE.values(), recorder.FILE) if wanted == readiness.ANY else ()
+    tasks: list[Callable[[], Any]] = [partial(compile_for, name, wanted) for name in _in_order(files)]
+    tasks += [file.make_missing for file in files]
     for task in reversed(tasks) if from_end else tasks:
         task()
         yield
