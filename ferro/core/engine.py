@@ -4,6 +4,9 @@ Note [Order of accumulation].  A node runs when every node that contributes to i
 that are ready the youngest runs first.  Sequence numbers grow along every edge of the tape, so the order of execution is
 exactly descending sequence number, and contributions to one gradient are added in that order too (two edges of one node
 in the order of its inputs).  The threaded executor (parallel.py) adds in the same order, hence equals this one bit for bit.
+
+The engine's parts: this loop, a step of it (step.py), what one backward knows (graph_task.py), sums of gradients
+(accumulate.py; those of leaves: accumulate_grad.py), whether they may be made in place (owners.py), threads (parallel.py).
 """
 
 from __future__ import annotations

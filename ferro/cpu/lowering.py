@@ -126,7 +126,7 @@ class Lowered:
             else:
                 raise _CannotLower
         found = tuple(map(self._value, operands))
-        if function is where:
+        if fallback(function) is where:
             numbers = not any(isinstance(x, Symbol) for x in operands[1:])  # of which NumPy makes float64
             if numbers or [value.dtype for value in found] != [_BOOL, self.dtype, self.dtype]:
                 raise _CannotLower

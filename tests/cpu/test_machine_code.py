@@ -1,10 +1,12 @@
 """Machine code of kernels: made elsewhere, kept on disk, loaded without Numba, and refused where it does not fit."""
 
+import math
 import os
 import subprocess
 import sys
 import threading
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 from ferro.cpu import pooling
 from ferro.cpu.by_kernels import TILED
 from ferro.cpu.kernels import prepare, tiles
-from ferro.cpu.kernels.entries import FILES
+from ferro.cpu.kernels.entries import ELEMENTWISE, FILES
 from ferro.cpu.kernels.prepare import signatures
 from ferro.elementwise import DECLARED
 from ferro.native import (
@@ -224,6 +226,67 @@ def test_code_that_refers_to_what_is_not_there_is_left_to_numba():
 
 
 @native
+@native
+def test_a_function_compiled_once_is_linked_when_its_callers_are_exported_and_when_numba_runs_them():
+    from ferro.native import jit, jit_export
+
+    @jit.once
+    def root(x):
+        return math.sqrt(x)
+
+    @jit.once
+    def one_more(x):
+        return root(x) + 1
+
+    @jit.device
+    def between(x):
+        return 2 * one_more(x)
+
+    @jit.kernel
+    def outer(x, out):
+        for i in range(x.size):
+            out[i] = between(x[i]) + root(x[i])
+
+    x = np.linspace(0, 9, 20)
+    expected = 3 * np.sqrt(x) + 2
+    packed = jit_export.export(outer, "f8[1] f8[1]")
+    found = np.zeros(20)
+    assert loader.Code("outer", packed).function("outer")(x, found) is None
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    found = np.zeros((20, 2))[:, 0]  # nothing is exported for its like
+    outer(x, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+
+
+@native
+def test_entries_of_one_layout_call_their_own_kernels():
+    from ferro.native import jit, jit_entries
+
+    def kernel_of(function):
+        f = jit.device(function)
+
+        def run(x, out):
+            for i in range(x.size):
+                out[i] = f(x[i])
+
+        return jit.kernel(run)
+
+    def returns_a_flag(x, out):
+        out[:] = x
+        return True
+
+    layout = "x -> x"
+    kernels = {"twice": lambda v: 2 * v, "square": lambda v: v * v, "third": lambda v: v / 3}
+    entries = {name: jit_entries.make(kernel_of(function), layout, np.float64) for name, function in kernels.items()}
+    entries["flag"] = jit_entries.make(jit.kernel(returns_a_flag), layout, np.float64)  # of other types than the first one
+    code = loader.Code("entries", jit_entries.export(entries))
+    x = np.linspace(-1, 1, 12).reshape(3, 4)
+    for name, function in {**kernels, "flag": lambda v: v}.items():
+        found = code.function(name, name, None)(x)
+        assert found.shape == x.shape
+        np.testing.assert_array_equal(found, function(x))
+
+
 def test_kernels_on_disk_are_loaded_without_numba():
     x = np.linspace(-3, 3, 1 << 14, dtype=np.float32)
     fallback(of_arrays("silu"))(x)  # (what is not on disk is compiled here)
@@ -279,6 +342,7 @@ def test_numpy_answers_to_the_end_of_the_process_and_the_kernel_in_the_next(tmp_
 @native
 def test_a_compiler_process_that_has_grown_is_followed_by_another(tmp_path):
     code = """
+import math
 import os
 import numpy as np
 from ferro.native import readiness
@@ -520,18 +584,29 @@ print(np.array_equal(found, scipy.special.expit(x)))
 # --- two processes -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["f8-", readiness.ANY])
 @pytest.mark.parametrize("from_end", [False, True])
-def test_all_kernels_are_made_from_either_end_and_only_one_sets_the_mark(from_end, monkeypatch):
+def test_all_kernels_are_made_from_either_end_and_only_one_sets_the_mark(from_end, kind, monkeypatch):
     made, written = [], []
     monkeypatch.setattr(prepare, "compile_for", lambda name, wanted: made.append(name))
     monkeypatch.setattr(EntryFile, "make_missing", lambda file: made.append(file.tag))
     monkeypatch.setattr(disk_cache, "write", lambda name, tag, *_: written.append((name, tag)))
-    for _ in prepare.compile_all("f8-", from_end):
+    for _ in prepare.compile_all(kind, from_end):
         pass
-    files = [FILES["f8"].tag]
-    wanted = [*signatures(), *files, "tape"]
-    assert made == (wanted[::-1] if from_end else wanted)
-    assert written == ([] if from_end else [(readiness.ALL, "f8-")])
+    files = [FILES["f8"].tag] if kind == "f8-" else [*[file.tag for file in ELEMENTWISE.values()], "tape"]
+    made = made[::-1] if from_end else made
+    assert sorted(made[: -len(files)]) == sorted(signatures())
+    assert made[-len(files) :] == files
+    assert written == ([] if from_end else [(readiness.ALL, kind)])
+
+
+def test_kernels_of_entries_are_compiled_next_to_them():
+    names = prepare._in_order([FILES["f4"]])
+    modules = [registry.sources(name)[0] for name in names]
+    begin = modules.index("ferro.cpu.kernels.jit_batch_norm")
+    assert "ferro.cpu.kernels.jit_conv" in modules[:begin]  # no entry calls it
+    assert {"ferro.cpu.kernels.jit_reduce", "ferro.cpu.kernels.jit_softmax"} <= set(modules[begin:])
+    assert len({module for module, after in pairwise([*modules, ""]) if module != after}) == len(set(modules))
 
 
 HELPED = """
