@@ -278,7 +278,8 @@ def test_entries_of_one_layout_call_their_own_kernels():
     layout = "x -> x"
     kernels = {"twice": lambda v: 2 * v, "square": lambda v: v * v, "third": lambda v: v / 3}
     entries = {name: jit_entries.make(kernel_of(function), layout, np.float64) for name, function in kernels.items()}
-    entries["flag"] = jit_entries.make(jit.kernel(returns_a_flag), layout, np.float64)  # of other types than the first one
+    flagged = jit.kernel(returns_a_flag)  # of other types than the first one
+    entries["flag"] = jit_entries.make(flagged, layout, np.float64)
     code = loader.Code("entries", jit_entries.export(entries))
     x = np.linspace(-1, 1, 12).reshape(3, 4)
     for name, function in {**kernels, "flag": lambda v: v}.items():
