@@ -254,6 +254,7 @@ def test_kernels_are_shared_by_the_workers_alone():
     }
     allowed = {
         "core/parallel.py",
+        "graph/planning/threads.py",
         "native/thread_pool.py",
         "cpu/kernels/common.py",
         "cpu/blas_products.py",
