@@ -419,7 +419,7 @@ def test_damaged_texts() -> None:
         ("graph(1)", "graph(0)"),
         ("graph(1)", "graph(7)"),
         ("  graph 0\n", ""),
-        ("\n  return", "\n  retur"),
+        ("\n  return", "\n  give"),
     ):
         assert old in text
         with pytest.raises(GraphFormatError):

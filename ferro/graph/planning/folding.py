@@ -7,6 +7,7 @@ array, and if a trial on random numbers gives the same bits either way.
 from __future__ import annotations
 
 import ctypes
+import math
 from typing import Any
 
 import numpy as np
@@ -69,7 +70,8 @@ def candidates_of(graph: Any, allocations: list[Allocation]) -> dict[Allocation,
             continue
         for value in dict.fromkeys(node.operands):
             source = of.get(value)
-            if source is None or source.size != result.size or value.shape != node.outputs[0].shape:
+            size = math.prod(value.shape) * np.dtype(value.dtype).itemsize
+            if source is None or not source.size == result.size == size or value.shape != node.outputs[0].shape:
                 continue
             if not _ends_there(source, result, births):
                 continue

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ferro.native.arena import Arena
 
 
@@ -20,15 +22,20 @@ class Poison:
     def __init__(self, plan: Any, arena: Arena) -> None:
         self._arena, self._node = arena, -1
         in_order = plan.order == "serial"
-        self._placed = [a for a in plan.allocations if a.offset is not None and in_order]
+        placed = [a for a in plan.allocations if a.offset is not None and in_order]
+        # By the node behind which they are gone: places, and where arrays begin that may lie there.
+        self._places: dict[int, list[tuple[int, int, list[int]]]] = {}
+        starts, sizes = np.array([a.offset for a in placed]), np.array([a.size for a in placed])
+        for a in placed:
+            beside = starts[(starts < a.offset + a.size) & (a.offset < starts + sizes)].tolist()
+            self._places.setdefault(a.gone, []).append((a.offset, a.size, list(dict.fromkeys(beside))))
         ctypes.memset(arena.start, 0xFF, plan.arena_bytes)
 
     def __call__(self, _node: Any, _arrays: Any) -> None:
-        self._node = now = self._node + 1
-        live = [a for a in self._placed if a.node <= now < a.gone]
-        for a in [a for a in self._placed if a.gone == now and not self._arena.count(a.offset)]:
-            if not any(a.offset < b.offset + b.size and b.offset < a.offset + a.size for b in live):
-                ctypes.memset(self._arena.start + a.offset, 0xFF, a.size)
+        self._node += 1  # (no array may be made here: it would be taken for one of the run)
+        for offset, size, beside in self._places.get(self._node, ()):
+            if not any(self._arena.count(start) for start in beside):
+                ctypes.memset(self._arena.start + offset, 0xFF, size)
 
 
 class Clock:
