@@ -19,7 +19,7 @@ def cond(pred: Any, true_fn: Callable, false_fn: Callable, operands: Any = ()) -
 
     - `pred` (number or bool tensor of one element): the condition; a number decides when a graph is captured, once
     - `true_fn`, `false_fn` (functions): give tensors, in tuples, lists or dictionaries too
-    - `operands` (tuple or list): their arguments
+    - `operands` (tuple or list, default ()): their arguments
 
     What a branch gives as it was given is copied, so that no result shares memory with an operand. In a capture, and in compiled functions, both
     branches are captured as graphs of one node, which runs one of them; they must give the same nesting, shapes and
@@ -49,7 +49,7 @@ def switch(index: Any, branches: Sequence[Callable], operands: Any = ()) -> Any:
 
     - `index` (int or integer tensor of one element): which branch; an int decides when a graph is captured, once
     - `branches` (functions): give tensors, in tuples, lists or dictionaries too
-    - `operands` (tuple or list): their arguments
+    - `operands` (tuple or list, default ()): their arguments
 
     As `cond` for any number of branches. IndexError for an index that no branch has.
 
