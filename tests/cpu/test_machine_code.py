@@ -288,6 +288,7 @@ def test_entries_of_one_layout_call_their_own_kernels():
         np.testing.assert_array_equal(found, function(x))
 
 
+@native
 def test_kernels_on_disk_are_loaded_without_numba():
     x = np.linspace(-3, 3, 1 << 14, dtype=np.float32)
     fallback(of_arrays("silu"))(x)  # (what is not on disk is compiled here)
