@@ -65,14 +65,13 @@ def switch(index: Any, branches: Sequence[Callable], operands: Any = ()) -> Any:
     functions = tuple(branches)
     if not functions or not all(map(callable, functions)):
         raise RuntimeError(f"switch: branches are {branches!r}; functions were expected")
-    number = index
     if isinstance(index, TensorBase) and index._data.dtype.kind in "iu" and index._data.size == 1:
         return _chosen("switch", index, functions, operands)
-    if type(number) is not int:
+    if type(index) is not int:
         raise RuntimeError(f"switch: index is {_said(index)}; an int or an integer tensor of one element was expected")
-    if not 0 <= number < len(functions):
-        raise IndexError(f"switch: the index is {number}, there are {len(functions)} branches")
-    return _results("switch", functions[number], operands)
+    if not 0 <= index < len(functions):
+        raise IndexError(f"switch: the index is {index}, there are {len(functions)} branches")
+    return _results("switch", functions[index], operands)
 
 
 def while_loop(cond_fn: Callable, body_fn: Callable, carried_inputs: Any) -> tuple:
