@@ -75,7 +75,7 @@ def to_buffer(grads: dict, pick: OutputRef, gx: Any, record: bool) -> Any:
         if type(gx) is Rows:
             gx = gx.dense()
         a = gx._data if record else gx
-        if a.shape != pick.shape or a.dtype is not pick.dtype:
+        if a.shape != pick.shape or a.dtype is not pick.dtype or type(a) is not HOST:
             gx = conform(gx, pick.shape, pick.dtype, record)
         before = buffer[pick.index]
         buffer[pick.index] = gx if before is None else add(before, gx)
@@ -103,6 +103,8 @@ def conform(gx: Any, shape: tuple, dtype: Any, record: bool) -> Any:
         xp = backend.functional if record else backend.xp_of(a)
         if dims:
             gx = xp.sum(gx, dims, False)
+            if isinstance(gx, np.generic):  # which multiplies complex numbers with other roundings than an array
+                gx = asarray(gx)
         if (gx._data if record else gx).shape != shape:
             gx = xp.reshape(gx, shape)
     a = gx._data if record else gx

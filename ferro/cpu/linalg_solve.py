@@ -327,8 +327,9 @@ def lu_packed_solve(lu: Any, pivots: Any, b: Any, left: bool, adjoint: bool) -> 
 
 
 def solve_lu(a: Any, b: Any, left: bool) -> tuple:
-    """(X, info, LU, pivots): A X = B or (left False) X A = B.  Of small matrices the factors are not kept: None."""
-    if a.shape[-1] <= SMALL and not _eliminated(a):
+    """(X, info, LU, pivots): A X = B or (left False) X A = B.  Of small matrices the factors are not kept, whatever their numbers: None."""
+    small = a.shape[-1] <= SMALL and not _eliminated(a)
+    if small:
         try:
             x = _solve_small(a, b, left)
             # what is refused is nan throughout; without a single element nothing could be told
@@ -338,7 +339,8 @@ def solve_lu(a: Any, b: Any, left: bool) -> tuple:
             pass
         # perhaps a singular matrix: the factors below tell which, and the others get their solutions
     lu, pivots, info = lu_factor(a)
-    return lu_packed_solve(lu, pivots, b, left, False), info, lu, pivots
+    x = lu_packed_solve(lu, pivots, b, left, False)
+    return (x, info, None, None) if small else (x, info, lu, pivots)
 
 
 def _solve_small(a: Any, b: Any, left: bool) -> Any:

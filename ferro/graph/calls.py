@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ferro.autograd.backward import grad
-from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, mark_inference, version_of, wrap
 from ferro.core.dtypes import INEXACT
@@ -34,7 +32,7 @@ from ferro.graph.graph import Graph
 from ferro.graph.ir import FOREIGN, GRAD, SPENT, Value
 from ferro.graph.ir import Node as GraphNode
 from ferro.graph.planning.replays import Replays
-from ferro.graph.taped import taped
+from ferro.graph.taped import TapedSweep, named_inputs
 
 
 class Call:
@@ -127,6 +125,7 @@ class Call:
         ]
         inputs = [tensors[i] for i in self.plan.kept_inputs]
         versions = [version_of(t) for t in inputs] + [version_of(outs[i]) if i < len(outs) else None for i in self.kept]
+        versions += [version_of(tensors[i]) for i in self.plan.named]
         kept, expected = [arrays[i] for i in self.kept], [0 if v is None else v.n for v in versions]
         node.saved = inputs, kept, versions, expected, tensors
         return outs
@@ -138,10 +137,8 @@ class Call:
         if type(node.saved) is Freed:
             raise FreedError
         inputs, computed, versions, expected, tensors = node.saved
-        for i, (v, n) in enumerate(zip(versions, expected, strict=True)):
-            if v is not None and v.n != n:
-                some = [*inputs, *computed]
-                modified(node, v, n, some[i].shape)
+        kept = len(inputs) + len(computed)
+        _unchanged(node, versions[:kept], expected, [*inputs, *computed])
         given = [g if run.record else np.asarray(g) for g in present if g is not None]
         if not run.record:
             saved = [*[t._data for t in inputs], *computed]
@@ -154,21 +151,22 @@ class Call:
                 twin = gradient.recorded()
                 twin.call = twin.call or Call(twin.backward)
             except (NotImplementedError, CaptureError):
-                return self._on_the_tape(
-                    tensors, given, [i for i, g in zip(self.graded, present, strict=True) if g is not None]
-                )
+                named = [tensors[i] for i in self.plan.named]
+                _unchanged(node, versions[kept:], expected[kept:], named)
+                some = {self.values[i]: g for i, g in zip(self.graded, present, strict=True) if g is not None}
+                return self._on_the_tape(saved, tensors, some)
             return self._spread(twin, twin.call([*given, *taken]))
 
-    def _on_the_tape(self, tensors: Sequence[Any], given: list, which: list[int]) -> list:
-        """The same by eager's formulas, which may decide by numbers: the operations are recorded once more, on aliases of the arguments."""
-        own = [t if t._node is None else backend.functional.clone(t) for t in tensors]
-        made = taped(self.graph, dict(zip(self.given, own, strict=True)))
-        wrts = [t for v, t in zip(self.given, own, strict=True) if v.requires_grad and t._node is not None]
-        found = iter(grad([made[self.values[i]] for i in which], wrts, given, create_graph=True, allow_unused=True))
+    def _on_the_tape(self, saved: list, tensors: Sequence[Any], given: dict[Value, Any]) -> list:
+        """The same by eager's formulas, which may decide by numbers."""
+        kept = {v: saved[i] for v, i in self.at.items()}
+        sweep = TapedSweep(self.graph, self._wrts(), dict(zip(self.given, tensors, strict=True)), kept, given)
+        sweep.run()
         spread: list = []
-        for v, t, edges in zip(self.given, own, self.edges, strict=True):
+        for v, edges in zip(self.given, self.edges, strict=True):
             if v.requires_grad:
-                spread += [next(found) if t._node is not None else None, *[None] * (edges - 1)]
+                own = sweep.contributions(v, edges)
+                spread += [*own, *[None] * (edges - len(own))]
         return spread
 
     def _kept(self, node: Any, array: Any, i: int) -> Any:
@@ -187,6 +185,13 @@ class Call:
             own = [found[p] for p in itertools.islice(places, counts.get(v, 0))]
             spread += [*own, *[None] * (edges - len(own))]
         return spread
+
+
+def _unchanged(node: Any, versions: list, expected: list, what: Sequence[Any]) -> None:
+    """RuntimeError for a saved value that was changed in place."""
+    for v, n, x in zip(versions, expected, what, strict=False):
+        if v is not None and v.n != n:
+            modified(node, v, n, x.shape)
 
 
 def _is_graded(graph: Graph) -> bool:
@@ -230,6 +235,8 @@ class _Plan(CalledPlan):
         self.arity = len(self.sources)
         self.indices = tuple(range(self.arity))
         self.kept_inputs = [call.given.index(v) for v in inputs]
+        others = named_inputs(call.graph).difference(inputs)  # which only a formula that runs on the tape reads
+        self.named = [i for i, v in enumerate(call.given) if v in others]
         self.slots = tuple([(v.shape, v.dtype) if i in call.graded else None for i, v in enumerate(call.values)])
         self.count = len(call.histories)
         self.user = call.backward

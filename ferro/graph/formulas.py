@@ -34,6 +34,7 @@ class Given:
     """What formulas get for the values of nodes: traced arrays. `array` gives that of a value."""
 
     recorded = False
+    traced = True
 
     def __init__(self, array: Callable[[Value], Any], xp: Any) -> None:
         self.array, self.xp = array, xp
@@ -60,7 +61,7 @@ def gradients(op: Op, node: Node, want: list[int], gs: Any, given: Given) -> lis
         g = gs[op.lone] if op.lone is not None else gs if node.graphs else tuple(gs)
     if g is None:
         return [None] * len(want)
-    if given.recorded and node.graphs:
+    if given.recorded and given.traced and node.graphs:
         raise NotImplementedError(
             f"{op.name}: a derivative of its derivative is no graph, at {node.line}; ferro.compile takes it on the tape"
         )

@@ -13,7 +13,6 @@ from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.operands import operands, promote
-from ferro.core.requirements import perhaps
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.norms import INF, away, vector_norm
 from ferro.ops.reductions import need_inexact, sum
@@ -116,19 +115,16 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     d = one_dim(name, len(shape), dim)
     fn = backend.functional
     x, y = [t if t._data.shape == shape else fn.expand(t, shape) for t in (x, y)]
-    x, y = x / _at_least(vector_norm(x, 2, d, True), eps), y / _at_least(vector_norm(y, 2, d, True), eps)
+    x, y = [t / apply(NORM_AT_LEAST, (vector_norm(t, 2, d, True),), (eps,)) for t in (x, y)]
     return sum(x * y.conj() if x._data.dtype.kind == "c" else x * y, d)
 
 
-def _at_least(size: Any, eps: float) -> Any:
-    """The norm, at least eps in value, with the norm's derivative."""
-    a = size._data
-    if perhaps(a < eps):
-        missing = backend.xp_of(a).where(a < eps, a.dtype.type(eps) - a, a.dtype.type(0))
-        size = size + wrap(missing)
-    return size
-
-
+# The norm, at least a number, with the norm's derivative
+NORM_AT_LEAST = Op(
+    "norm_at_least",
+    lambda xp, x, /, least: xp.maximum(x, least),
+    x=lambda xp, g: g,
+)
 declare(
     "nn.functional.cosine_similarity",
     [
