@@ -18,6 +18,7 @@ from bench import harness
 from bench.workloads import WORKLOADS, Trainer, initial_state
 from ferro.graph import capture
 from ferro.graph.interpreter import checked, execute
+from ferro.graph.planning.bodies import Options
 from ferro.graph.planning.plan import Plan
 
 WIDTH = 46
@@ -53,7 +54,7 @@ def main() -> None:
             eager.step(*batch)
             mine.step(*batch)
         graph = capture(mine.step, *batch).optimise(differentiable=False)
-        plan, given = Plan(graph, "serial", True, True, ahead=False), checked(graph, list(batch))
+        plan, given = Plan(graph, "serial", Options(), ahead=False), checked(graph, list(batch))
         for _ in range(3):
             plan.execute(given)
         jobs = {"plan": partial(plan.execute, given), "plain": partial(execute, graph, given)}

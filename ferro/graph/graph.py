@@ -15,6 +15,7 @@ from ferro.graph.errors import GraphFormatError
 from ferro.graph.executor import Program
 from ferro.graph.ir import BOUND, CONSTANT, GraphBase, Held, Node, Value
 from ferro.graph.passes import DEFAULT, optimised
+from ferro.graph.planning.bodies import Options
 from ferro.graph.planning.plan import Plan
 
 
@@ -47,7 +48,7 @@ class Graph(GraphBase):
         held = [a for node in self.nodes for a in node.args if type(a) is Held]
         held += [a for node in self.nodes for inner in node.graphs for a in inner.held]
         self.held = list({id(a): a for a in held}.values())
-        self._programs: dict[bool, Program] = {}
+        self._programs: dict[tuple, Program] = {}
         self.optimised: dict[str, int] = {}  # by the names of passes that made this graph, how much each found to do
         for number, value in enumerate(self.values()):
             value.number = number
@@ -150,12 +151,13 @@ class Graph(GraphBase):
         """
         return optimised(self, passes, fast_math, differentiable, debug)
 
-    def plan(self, order: str = "serial", fold: bool = True, reuse: bool = True) -> Plan:
+    def plan(self, order: str = "serial", fold: bool = True, reuse: bool = True, *, rotate: bool = True) -> Plan:
         """A memory plan: where each array of a run lies in one arena; `Plan.run` runs the graph by it.
 
         - `order` (str): "serial": the nodes run in their order; "any": in any order that the data allow, on all threads
         - `fold` (bool): results may lie in the place of an argument that ends there
         - `reuse` (bool): a place is used again when its array has ended; False: each array has a place of its own
+        - `rotate` (bool): the trips of a loop take places by turns; False: what a trip hands on is copied
 
         Example::
 
@@ -166,13 +168,9 @@ class Graph(GraphBase):
             >>> plan.arena_bytes, graph.plan(fold=False).arena_bytes, graph.plan(fold=False, reuse=False).arena_bytes
             (4032, 8064, 12096)
         """
-        if (node := next((n for n in self.nodes if n.graphs), None)) is not None:
-            raise NotImplementedError(
-                f"plan: '{node.function}' at {node.line} runs graphs, whose memory is not planned yet"
-            )
         if order not in ("serial", "any"):
             raise ValueError(f"plan: order is {order!r}; 'serial' and 'any' are allowed")
-        return Plan(self, order, fold, reuse, ahead=True)
+        return Plan(self, order, Options(fold, reuse, rotate), ahead=True)
 
     def interpret(self, *inputs: Any, on_node: Callable[[Node, list], None] | None = None) -> list:
         """Runs the graph node by node; returns its outputs as tensors.
@@ -186,11 +184,12 @@ class Graph(GraphBase):
         given = [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs]
         return [wrap(a) for a in interpreter.run(self, given, on_node)]
 
-    def program(self, tells: bool = False) -> Program:
-        """The graph as one Python function, made at the first replay; one that tells of each node is another."""
-        if tells not in self._programs:
-            self._programs[tells] = Program(self, tells)
-        return self._programs[tells]
+    def program(self, **kinds: bool) -> Program:
+        """The graph as one Python function of a kind (see Program), made at the first run."""
+        key = tuple([name for name, is_one in kinds.items() if is_one])
+        if key not in self._programs:
+            self._programs[key] = Program(self, **kinds)
+        return self._programs[key]
 
     def compare(self, fn: Callable, *inputs: Any) -> str | None:
         """What first differs between the graph and ``fn(*inputs)`` run by eager, in bits; None if nothing does.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,6 +13,7 @@ from ferro.core.base import TensorBase
 from ferro.graph.executor import Program
 from ferro.graph.functions import resolved
 from ferro.graph.ir import CAPTURED, OWN, Node, Value, c_order, copy_of, replaced
+from ferro.graph.seats import SEATS
 from ferro.graph.state import thing
 from ferro.linalg_errors import LinAlgError, Refused, raise_first
 
@@ -27,7 +28,7 @@ def execute(
     given: Sequence,
     on_node: Callable | None = None,
     program: Any = None,
-    within: Callable[[Callable[[], list]], list] | None = None,
+    within: Callable[[Callable[..., list]], list] | None = None,
 ) -> list:
     """The same, for tensors (or arrays) of all inputs, each once, and bound values, that have been checked.
 
@@ -36,7 +37,7 @@ def execute(
     for held_object in graph.held:
         thing(held_object)
     if program is None:
-        program = graph.program(on_node is not None)
+        program = graph.program(tells=on_node is not None)
     tensors = [*given, *constants(graph)] if graph.constants else given
     arrays = [t._data if isinstance(t, TensorBase) else t for t in tensors]
     try:
@@ -48,7 +49,30 @@ def execute(
     except BaseException as error:
         _explain(program, error, tensors)
         raise
-    return _results(graph, found, arrays)
+    return _results(graph, found, {id(a) for a in arrays} if OWN in graph.histories else ())
+
+
+def taken(graph: Any, arrays: list, trip: int = 0) -> list:
+    """The arrays of the outputs of a branch, or of a body in one of its trips, for those of its inputs, which are taken out of the list."""
+    room = SEATS.node
+    seat = None if room is None else room.seat(graph, trip)
+    for held_object in graph.held:
+        thing(held_object)
+    program = graph.program(takes=True, seeks=seat is not None, tells=False)
+    if graph.constants:
+        arrays += constants(graph)
+    given = {id(a) for a in arrays} if OWN in graph.histories else ()
+    try:
+        with np.errstate(all="ignore"):
+            found = program.run(arrays, (), None, seat)
+    except BaseException as error:
+        _explain(program, error, ())
+        raise
+    finally:
+        if room is not None:
+            SEATS.node = room
+            room.leave()
+    return _results(graph, found, given)
 
 
 def constants(graph: Any) -> list:
@@ -84,8 +108,11 @@ def _explain(program: Program, error: BaseException, tensors: Sequence) -> None:
         error.add_note(_place(node))
 
 
-def _results(graph: Any, found: list, given: list) -> list:
-    """The outputs: none shows the memory of a constant, and those that are to own theirs (gradients) share it with nothing."""
+def _results(graph: Any, found: list, given: Collection[int]) -> list:
+    """The outputs: none shows the memory of a constant, and those that are to own theirs (gradients) share it with nothing.
+
+    given: the identities of the arrays of inputs.
+    """
     constants = [v.array for v in graph.constants if not v.written] if graph.constants else ()
     if OWN not in graph.histories:
         if constants:
@@ -93,15 +120,15 @@ def _results(graph: Any, found: list, given: list) -> list:
                 if graph.histories[i] != CAPTURED and _shows(array, constants):
                     found[i] = copy_of(array)
         return found
-    taken = {id(a) for a in (*given, *constants)}
+    seen = {*given, *map(id, constants)}
     for i, (array, history) in enumerate(zip(found, graph.histories, strict=True)):
         if history == OWN:
-            shared = array.base is not None or id(array) in taken
+            shared = array.base is not None or id(array) in seen
         else:
             shared = history != CAPTURED and _shows(array, constants)
         if shared:
             found[i] = cpu.copy(array) if history == OWN else copy_of(array)
-        taken.update((id(array), id(array.base)))
+        seen.update((id(array), id(array.base)))
     return found
 
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -39,6 +38,7 @@ WORDS = (
 NEXT, HELD, PLACED, OUTSIDE = (WORDS.index(name) for name in ("next", "held", "placed", "outside"))
 _START, _LENGTH, _BEGINS = (WORDS.index(name) for name in ("start", "length", "begins"))
 _LOG, _LOG_END, _NONE, _BOUND, _BOUNDS, _LENT = range(WORDS.index("log"), len(WORDS))
+_LENDERS, _MOST = len(WORDS) + 3, 16  # behind the words stands an entry for no array, then where lent memory begins, and its size
 
 # The functions of the handler: bytes, and what they say. rdi is the context, whose words stand in brackets; rsi and rdx are
 # NumPy's arguments: malloc (size), calloc (count, size of one), free (address, size), realloc (address, size).
@@ -127,10 +127,12 @@ foreign:
     4c 8b 47 70                     mov r8,[bound]
 look:
     48 83 e9 01                     sub rcx,1
-    72 11                           jb release
-    49 39 30                        cmp [r8],rsi
-    4d 8d 40 08                     lea r8,[r8+8]
-    75 f1                           jne look
+    72 18                           jb release
+    48 89 f0                        mov rax,rsi
+    49 2b 00                        sub rax,[r8]
+    49 3b 40 08                     cmp rax,[r8+8]
+    4d 8d 40 10                     lea r8,[r8+16]
+    73 ea                           jae look
     48 ff 8f 80 00 00 00            dec [lent]
     c3                              ret
 release:
@@ -234,22 +236,23 @@ def _functions() -> dict[str, int]:
 class _Context:
     """The words that the handler's functions read, and the capsule that makes NumPy call them.
 
-    open: whether arrays may still be made by it; bound: addresses that the words name.
+    open: whether arrays may still be made by it; lenders: arrays in whose memory others may lie.
     """
 
     region: Any
-    bound: Any
+    lenders: list
 
     def __init__(self) -> None:
         count = len(WORDS)
-        address = pages.keep(bytes(8 * (count + 3)))
-        words = self.words = (ctypes.c_int64 * (count + 3)).from_address(address)
+        address = pages.keep(bytes(8 * (_LENDERS + 2 * _MOST)))
+        words = self.words = (ctypes.c_int64 * (_LENDERS + 2 * _MOST)).from_address(address)
         words[count] = -1  # an entry for no array
         self.none = address + 8 * count
         now = _base()
         words[WORDS.index("malloc") : WORDS.index("context") + 1] = now.malloc, now.realloc, now.free, now.context or 0
         words[NEXT] = words[_NONE] = self.none
-        self.open, self.region, self.bound = False, None, None
+        words[_BOUND] = address + 8 * _LENDERS
+        self.open, self.region, self.lenders = False, None, []
         functions = _functions()
         self.capsule = capsule_of(
             Handler(b"ferro.arena", 1, address, *[functions[name] for name in ("malloc", "calloc", "realloc", "free")])
@@ -288,7 +291,7 @@ def _collect() -> None:
             if not context.words[HELD]:
                 _retired.remove(context)
                 context.region.contexts.remove(context)
-                context.region = context.bound = None
+                context.region, context.lenders = None, []
                 _unused.append(context)
 
 
@@ -341,16 +344,27 @@ class Arena:
         """Where the log ends now, an address."""
         return self.words[_LOG]
 
-    def bind(self, addresses: Sequence[int]) -> bool:
-        """Memory of somebody else, which the table gives to arrays, and which is not freed with them.
+    def lend(self, array: np.ndarray) -> bool:
+        """The table may give memory of an array to others, which is not freed with them; it is kept until none is left.
 
-        False, and nothing is bound, while somebody holds an array in what was bound before.
+        False, and nothing is lent, while arrays lie in too many others.
         """
-        if self.words[_LENT]:
+        n, start = self.words[_BOUNDS], array.__array_interface__["data"][0]
+        if self.start <= start < self.start + self.size:
+            return True
+        if n == _MOST:
             return False
-        self._context.bound = bound = np.array(addresses, np.int64)
-        self.words[_BOUND], self.words[_BOUNDS] = bound.ctypes.data, len(addresses)
+        self._context.lenders.append(array)
+        at = _LENDERS + 2 * n
+        self.words[at : at + 2] = start, array.nbytes
+        self.words[_BOUNDS] = n + 1
         return True
+
+    def settle(self) -> None:
+        """Nothing is lent any more, if no array lies there."""
+        if not self.words[_LENT]:
+            self.words[_BOUNDS] = 0
+            self._context.lenders.clear()
 
     def begins(self, offset: int) -> int:
         """The address of the byte that counts the arrays which begin there."""
@@ -362,8 +376,8 @@ class Arena:
 
     @property
     def live(self) -> int:
-        """How many arrays lie in the arena, or in what was bound."""
-        return self.words[PLACED] + self.words[_LENT]
+        """How many arrays lie in the arena."""
+        return self.words[PLACED]
 
     def close(self) -> None:
         """Gives the memory back, as soon as no array lies in it."""

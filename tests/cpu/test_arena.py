@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -19,14 +20,14 @@ SIZE = 1 << 16
 class Placed:
     """An arena with a table of (size, offset, offsets that must be free) entries; a context in which arrays lie there."""
 
-    def __init__(self, *entries, bound=()):
+    def __init__(self, *entries, lent=()):
         self.arena = arena.Arena(SIZE)
         words = []
         for size, offset, *free in entries:
             place = 0 if offset is None else offset if offset > SIZE else self.arena.start + offset
             words += [size, place, len(free), *map(self.arena.begins, free)]
         self.table = np.array([*words, -1, 0, 0], np.int64)
-        assert self.arena.bind(list(bound))
+        assert all(self.arena.lend(a) for a in lent)
 
     def __enter__(self):
         start, self.before = self.table.ctypes.data, self.arena.now()
@@ -96,20 +97,33 @@ def test_an_entry_may_lie_outside():
     assert p.arena.words[arena.OUTSIDE] == 800
 
 
-def test_bound_memory_is_not_freed():
-    mine = np.arange(100.0)
-    address = mine.ctypes.data
-    with Placed((800, address), bound=[address]) as p:
-        x = np.empty(100)
+def test_lent_memory_is_not_freed_with_the_arrays_in_it():
+    mine = np.arange(300.0)
+    start, count = mine.ctypes.data, sys.getrefcount(mine)
+    with Placed((800, start), (800, start + 800), (800, start + 1600), lent=[mine]) as p:
+        x, y, z = np.empty(100), np.empty(100), np.empty(100)
     assert p.done
-    assert x.ctypes.data == address
+    assert [a.ctypes.data - start for a in (x, y, z)] == [0, 800, 1600]
     x += 1
-    assert p.arena.live == 1
-    assert not p.arena.bind([])  # (x would be freed)
-    del x
+    z[:] = 7
+    del x, z
+    p.arena.settle()
+    assert sys.getrefcount(mine) == count + 1  # (y lies there)
     assert p.arena.live == 0
-    assert p.arena.bind([])
-    np.testing.assert_array_equal(mine, np.arange(100.0) + 1)
+    del y
+    p.arena.settle()
+    assert sys.getrefcount(mine) == count
+    np.testing.assert_array_equal(mine[:200], np.arange(200.0) + (np.arange(200) < 100))
+    np.testing.assert_array_equal(mine[200:], np.full(100, 7.0))
+
+
+def test_not_everything_is_lent():
+    a = arena.Arena(SIZE)
+    some = [np.empty(8) for _ in range(20)]
+    assert [a.lend(x) for x in some].count(True) == 16
+    a.settle()
+    assert a.lend(some[0])
+    a.settle()
 
 
 def test_an_array_that_grows_leaves_the_arena():

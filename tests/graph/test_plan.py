@@ -26,6 +26,7 @@ from ferro.graph.compare import same_bits
 from ferro.graph.errors import PlanError
 from ferro.graph.planning import folding, offsets, places, plan
 from ferro.graph.planning.folding import candidates_of
+from ferro.graph.planning.bodies import Options
 from ferro.graph.planning.plan import Plan
 from ferro.native import arena, pages, readiness
 from tests.graph.test_steps import ALL, state_of
@@ -188,7 +189,7 @@ def test_steps_of_training_run_by_plan(name: str) -> None:
     batches = ALL[name].batches()
     ferro.manual_seed(5)
     graph = capture(mine.step, *mine.load(next(batches)))
-    made = Plan(graph.optimise(), "serial", True, True, ahead=False)
+    made = Plan(graph.optimise(), "serial", Options(), ahead=False)
     for step in range(1, 5):
         (loss,) = made.run(*mine.load(next(batches)), poison=True)
         assert same_bits(loss._data, want[step]._data), f"step {step}"

@@ -11,6 +11,7 @@ import ferro
 from ferro import nn
 from ferro.graph import capture
 from ferro.graph.compare import same_bits
+from ferro.graph.planning.bodies import Options
 from ferro.graph.planning.plan import Plan
 from ferro.native import arena, readiness
 from ferro.nn import functional as F
@@ -119,7 +120,7 @@ def test_steps_of_networks(name: str, order: str) -> None:
     batches = [ferro.randn(*NETWORKS[name][1]) for _ in range(5)]
     want = [its(x).detach() for x in batches]
     graph = capture(own, batches[0]).optimise()
-    made = Plan(graph, order, True, True, ahead=False)
+    made = Plan(graph, order, Options(), ahead=False)
     for x, loss in zip(batches[1:], want[1:], strict=True):
         assert same_bits(made.run(x, poison=True)[0]._data, loss._data)
     for a, b in zip(mine.state_dict().values(), eager.state_dict().values(), strict=True):

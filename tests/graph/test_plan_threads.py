@@ -17,6 +17,7 @@ from ferro.graph.compare import same_bits
 from ferro.graph.errors import PlanError
 from ferro.graph.planning import threads
 from ferro.graph.planning.order import Order
+from ferro.graph.planning.bodies import Options
 from ferro.graph.planning.plan import Plan
 from ferro.native import arena, readiness
 from tests.graph.test_plan import assert_same, leaf, network, operation
@@ -108,7 +109,7 @@ def test_steps_of_training(name: str) -> None:
     want = [eager.step(*eager.load(next(batches))).detach() for _ in range(4)]
     batches = WORKLOADS[name].batches()
     graph = capture(mine.step, *mine.load(next(batches)))
-    made = Plan(graph.optimise(), "any", True, True, ahead=False)
+    made = Plan(graph.optimise(), "any", Options(), ahead=False)
     rng = random.Random(0)
     rank = [rng.random() for _ in made.graph.nodes]
     for step in range(1, 4):

@@ -2,53 +2,116 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ferro.core.owners import is_alone
 from ferro.graph import interpreter
-from ferro.graph.control.running import absent, entered, pack
+from ferro.graph.control.running import absent, entered, listed, pack
 from ferro.graph.ir import copy_of
 from ferro.graph.literals import SAVED
+from ferro.graph.seats import SEATS
 
 
 def while_loop(given: Sequence, condition: Any, body: Any, count: int) -> tuple:
     """The last of `count` carried arrays, behind which invariants stand in `given`; and what the trips kept, if the body keeps anything."""
-    carried, others = list(given[:count]), given[count:]
+    given = listed(given)
+    lent = Lent(given)
+    carried, others = given[:count], given[count:]
+    given.clear()
     keeps = len(body.outputs) > count
     kept: list = []
-    while interpreter.execute(condition, [*carried, *others])[0].item():
-        made = interpreter.execute(body, [*carried, *others])
-        carried = made[:count]
+    trip = 0
+    while interpreter.taken(condition, [*carried, *others])[0].item():
+        arrays = [*carried, *others]
+        carried.clear()
+        made = interpreter.taken(body, arrays, trip)
+        carried = handed_on(made[:count])
         kept += made[count:]
-    found = _own(carried, given)
+        made.clear()
+        trip += 1
+    found = lent.own(carried)
     return (*found, pack(*kept)) if keeps else tuple(found)
 
 
 def scan(given: Sequence, body: Any, count: int, slices: int, reverse: bool) -> tuple:
     """The last of `count` carried arrays, and what the trips give, stacked; each trip gets one slice of each of `slices` arrays behind these."""
-    carried, xs, others = list(given[:count]), given[count : count + slices], given[count + slices :]
+    given = listed(given)
+    lent = Lent(given)
+    carried, xs, others = given[:count], given[count : count + slices], given[count + slices :]
+    given.clear()
     keeps = body.outputs[-1].dtype == SAVED
     trips = range(len(xs[0]))
-    ys: list = []
+    stacks = Stacks(body, count, len(body.outputs) - keeps, len(trips))
     kept: list = []
-    for t in reversed(trips) if reverse else trips:
-        made = interpreter.execute(body, [*carried, *[x[t] for x in xs], *others])
-        carried = made[:count]
+    for trip, t in enumerate(reversed(trips) if reverse else trips):
+        arrays = [*carried, *[x[t] for x in xs], *others]
+        carried.clear()
+        stacks.aim(body, trip, t)
+        made = interpreter.taken(body, arrays, trip)
+        carried = handed_on(made[:count])
         kept += made[-1:] if keeps else []
-        ys.append(made[count : len(made) - keeps])
-    ys = ys[::-1] if reverse else ys
-    found = [*_own(carried, given), *[np.stack(y) for y in zip(*ys, strict=True)]]
-    return (*found, pack(*kept)) if keeps else tuple(found)
+        stacks.fill(t, made)
+        made.clear()
+    found = [*lent.own(carried, stacks.arrays), *stacks.arrays]
+    return (*found, pack(*kept, stacks=stacks.arrays)) if keeps else tuple(found)
 
 
-def _own(arrays: Sequence, given: Sequence) -> list:
-    """Arrays, copied if they share memory with what was given, or with another one."""
-    found: list = []
-    for a in arrays:
-        found.append(copy_of(a) if any(np.may_share_memory(a, x) for x in (*given, *found)) else a)
-    return found
+class Stacks:
+    """Results number `first` to `end` of the trips of a loop, stacked: where a plan allows it, trips make their slices there."""
+
+    def __init__(self, body: Any, first: int, end: int, length: int) -> None:
+        self._first, self._end, self._room = first, end, SEATS.node
+        self.arrays = [np.empty((length, *v.shape), v.dtype) for v in body.outputs[first:end]]
+        self._lent = [self._room is not None and self._room.lend(a) for a in self.arrays]
+        self._aimed = [False] * len(self.arrays)
+
+    def _place(self, k: int, t: int) -> int:
+        return self.arrays[k].__array_interface__["data"][0] + t * self.arrays[k].strides[0]
+
+    def aim(self, graph: Any, trip: int, t: int) -> None:
+        """The next trip makes slices number t."""
+        if self._room is not None:
+            places = [self._place(k, t) if lent else 0 for k, lent in enumerate(self._lent)]
+            self._aimed = self._room.aim(graph, trip, places)
+
+    def fill(self, t: int, made: list) -> None:
+        """Enters what a trip gave, if it does not lie there."""
+        for k, y in enumerate(made[self._first : self._end]):
+            if y.__array_interface__["data"][0] == self._place(k, t):
+                continue
+            if self._aimed[k]:  # another array may lie there, against the plan: the stack is given up, and nothing is lent any more
+                self.arrays[k], self._lent[k] = self.arrays[k].copy(), False
+            self.arrays[k][t] = y
+            SEATS.copied += y.nbytes
+
+
+def handed_on(carried: list) -> list:
+    """What the next trip is given."""
+    return carried if SEATS.node is None else SEATS.node.handed_on(carried)
+
+
+class Lent:
+    """Arrays that a loop was given, of which somebody else may hold some: no result shares memory with these."""
+
+    def __init__(self, given: Sequence) -> None:
+        self._given = [weakref.ref(a) for a in given]
+
+    def own(self, arrays: list, stacks: Sequence = ()) -> list:
+        """The arrays, copied if they share memory with one that was given and is there still, with stacks, or with each other."""
+        for i in range(len(arrays)):
+            a = arrays[i]
+            arrays[i] = None
+            alone = is_alone(a)  # (an array that was given, and that nobody else holds any more)
+            others = [x for x in [*[ref() for ref in self._given], *arrays, *stacks] if x is not None]
+            if any(np.may_share_memory(a, x) for x in others if not (alone and x is a)):
+                a = copy_of(a)
+                SEATS.copied += a.nbytes
+            arrays[i] = a
+        return arrays
 
 
 def _like_reversed(
@@ -69,15 +132,24 @@ def reversed_loop(
     gradients begins: with one that is given, or with none, of that shape and dtype. `stacked` arrays, of `length` slices, are given
     in slices; reverse: the trips went from their ends.
     """
+    given = listed(given)
+    lent = Lent(given)
     first = sum(type(s) is int for s in slots)
     states = [given[s] if type(s) is int else absent(*s) for s in slots]
     gs, others = given[first : first + stacked], given[first + stacked :]
+    given.clear()
     trips = saved[()]
-    parts: list = [None] * len(trips)
+    stacks = Stacks(phases[0], len(slots), len(phases[0].outputs), length)
     phase = 0
     for t in range(len(trips) - 1, -1, -1):
         at = len(trips) - 1 - t if reverse else t
-        made = interpreter.execute(phases[phase], [*states, *[g[at] for g in gs], *others, trips[t]])
-        states, parts[at] = made[: len(slots)], made[len(slots) :]
+        arrays = [*states, *[g[at] for g in gs], *others, trips[t]]
+        states.clear()
+        trip = len(trips) - 1 - t
+        stacks.aim(phases[phase], trip, at)
+        made = interpreter.taken(phases[phase], arrays, trip)
+        states = handed_on(made[: len(slots)])
+        stacks.fill(at, made)
+        made.clear()
         phase = phase + 1 if phase + 1 < len(phases) else back
-    return (*_own(states, given), *[np.stack(p) for p in zip(*parts, strict=True)])
+    return (*lent.own(states, stacks.arrays), *stacks.arrays)

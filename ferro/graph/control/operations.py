@@ -9,22 +9,23 @@ from ferro.core.op import Op
 from ferro.graph.control import looping
 from ferro.graph.control.derivatives import branches_taped, branches_vjp, of_operands
 from ferro.graph.control.loop_derivatives import operands_of, scan_taped, scan_vjp, while_taped, while_vjp
-from ferro.graph.control.running import branch
+from ferro.graph.control.running import branch, listed
 
 DRAWING = "random."  # before the name of an operation whose graphs draw random numbers
 OPERATIONS: dict[str, Op] = {}
 
 
 def _branches(xp: Any, xs: Any, /, graphs: tuple, repeats: tuple) -> tuple:
-    return branch(xs[0], of_operands(xs[1:], repeats), graphs)
+    index, *operands = listed(xs)
+    return branch(index, of_operands(listed(operands), repeats), graphs)
 
 
 def _while_loop(xp: Any, xs: Any, /, condition: Any, body: Any, count: int) -> tuple:
-    return looping.while_loop(operands_of(xs, count), condition, body, count)
+    return looping.while_loop(operands_of(listed(xs), count), condition, body, count)
 
 
 def _scan(xp: Any, xs: Any, /, body: Any, count: int, slices: int, reverse: bool) -> tuple:
-    return looping.scan(operands_of(xs, count + slices), body, count, slices, reverse)
+    return looping.scan(operands_of(listed(xs), count + slices), body, count, slices, reverse)
 
 
 def _declare(name: str, forward: Callable, vjp: Callable, on_tape: Callable, varying: Callable | None = None) -> None:

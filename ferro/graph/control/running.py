@@ -43,17 +43,32 @@ def chosen(index: Any, count: int) -> int:
     return found
 
 
+def listed(given: Sequence) -> list:
+    """Operands as a list that nobody else has; those of a list are taken out of it, so that they end with their last reader."""
+    found = list(given)
+    if type(given) is list:
+        given.clear()
+    return found
+
+
 @entered(lambda index, given, graphs: alike(graphs[0]))
 def branch(index: Any, given: Sequence, graphs: tuple) -> tuple:
     """The results of that one of some graphs which the index says."""
-    return tuple(interpreter.execute(graphs[chosen(index, len(graphs))], given))
+    return tuple(interpreter.taken(graphs[chosen(index, len(graphs))], listed(given)))
+
+
+class _Kept(tuple):
+    """Arrays, and stacks in which some of them may lie."""
+
+    stacks: Sequence = ()
 
 
 @entered(lambda *arrays: np.zeros((), SAVED))
-def pack(*arrays: Any) -> Any:
-    """One array that holds others."""
-    found = np.empty((), SAVED)
-    found[()] = arrays
+def pack(*arrays: Any, stacks: Sequence = ()) -> Any:
+    """One array that holds others, and arrays in whose memory some of them lie."""
+    found, kept = np.empty((), SAVED), _Kept(arrays)
+    kept.stacks = stacks
+    found[()] = kept
     return found
 
 

@@ -48,13 +48,20 @@ def fold(
             node, value = graph.nodes[result.node], source.values[0]
             key = _key(node, value)
             if key not in tried:
-                tried[key] = bool(refusal()) or _same_in_place(node, value, result.size)
+                tried[key] = may_lie_in(graph, result, source)
             if tried[key]:
                 result.folded = source
 
 
-def candidates_of(graph: Any, allocations: list[Allocation]) -> dict[Allocation, Allocation]:
-    """The allocations that may lie in the place of an argument, if a trial agrees, and in which."""
+def may_lie_in(graph: Any, result: Allocation, source: Allocation) -> bool:
+    """Whether a trial agrees."""
+    return bool(refusal()) or _same_in_place(graph.nodes[result.node], source.values[0], result.size)
+
+
+def candidates_of(graph: Any, allocations: list[Allocation], of_loop: bool = False) -> dict[Allocation, Allocation]:
+    """The allocations that may lie in the place of an argument, if a trial agrees, and in which; of_loop: results of a body in that of
+    what it is given.
+    """
     found: dict[Allocation, Allocation] = {}
     by_node: dict[int, list[Allocation]] = {}
     for a in allocations:
@@ -66,12 +73,12 @@ def candidates_of(graph: Any, allocations: list[Allocation]) -> dict[Allocation,
         if node is None or len(made) != 1 or len(node.outputs) != 1 or not is_elementwise(node):
             continue
         (result,) = made
-        if not result.whole or result.death is None or result.values[0] is not node.outputs[0]:
+        if not result.whole or (result.death is None and not of_loop) or result.values[0] is not node.outputs[0]:
             continue
         for value in dict.fromkeys(node.operands):
             source = of.get(value)
             size = math.prod(value.shape) * np.dtype(value.dtype).itemsize
-            if source is None or not source.size == result.size == size or value.shape != node.outputs[0].shape:
+            if source is None or (source.reason and not of_loop) or not source.size == result.size == size or value.shape != node.outputs[0].shape:
                 continue
             if not _ends_there(source, result, births):
                 continue

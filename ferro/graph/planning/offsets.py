@@ -74,6 +74,14 @@ def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None, distinct: 
     return best, size
 
 
+def placed(blocks: Sequence[Block], apart: np.ndarray | None, distinct: bool, reuse: bool) -> tuple[list[int], int]:
+    """The same; reuse: False gives each block a place of its own."""
+    if reuse:
+        return offsets(blocks, apart, distinct)
+    ends = np.cumsum([0, *[rounded(b.size) for b in blocks]]).tolist()
+    return ends[:-1], ends[-1]
+
+
 def _placed(
     blocks: Sequence[Block], order: Sequence[int], apart: np.ndarray | None, distinct: bool
 ) -> tuple[list[int], int]:

@@ -17,18 +17,20 @@ import numpy as np
 
 from ferro.core.base import TensorBase, wrap
 from ferro.graph import interpreter
-from ferro.graph.executor import Program
+from ferro.graph.planning.bodies import Options, inners_of, joined
 from ferro.graph.planning.folding import fold as fold_in_place
-from ferro.graph.planning.offsets import lower_bound, offsets, rounded
+from ferro.graph.planning.offsets import lower_bound, placed
 from ferro.graph.planning.out import array_of, targets_of, written
 from ferro.graph.planning.pictures import page, svg
 from ferro.graph.planning.places import apart_in, blocks_of, chains_of, users_of
 from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, by_values, dry_run
+from ferro.graph.planning.rooms import Rooms
 from ferro.graph.planning.rows import Row, report, rows
 from ferro.graph.planning.table import Table
 from ferro.graph.planning.threads import Run, Tasks
 from ferro.graph.planning.verify import verify
 from ferro.graph.planning.watching import Clock, Poison
+from ferro.graph.seats import SEATS
 from ferro.native.arena import OUTSIDE, Arena, refusal
 from ferro.native.threads import get_num_threads
 
@@ -45,26 +47,28 @@ class Plan:
     - `runs`, `recordings`: how many runs there were, and how many of them were recorded
     """
 
-    def __init__(self, graph: Any, order: str, fold: bool, reuse: bool, ahead: bool) -> None:
-        self.graph, self.order, self.fold, self.reuse = graph, order, fold, reuse
+    def __init__(self, graph: Any, order: str, options: Options, ahead: bool) -> None:
+        self.graph, self.order, self.options = graph, order, options
         self.tasks: Any = Tasks(graph) if order == "any" else None
         self.priority: Callable[[int], Any] = int  # of several nodes that may run, the one of the least goes first
         self.allocations: list[Allocation] = []
         self.arena_bytes = self.lower_bound = self.runs = self.recordings = 0
-        self.outside = self.missed = 0
+        self.outside = self.missed = self.copied = 0
         self.addresses: dict[Any, int] = {}  # of inputs and bound values, in the last run
         self._arenas: list[Arena] = []
         self._table: Table | None = None
         self._stale = not ahead  # whether the next run is recorded
-        self._seeks = False
-        self._programs: dict[
-            bool, Program
-        ] = {}  # that begin each node with its own entries; by whether they tell of nodes
+        self.inners = inners_of(graph, options)
+        self._seeks = bool(self.inners)  # whether each node begins with entries of its own
+        self._rooms: Any = None
         self._released, self._refusal = False, refusal()
         self._room = EVENTS
         self._lock = threading.Lock()
-        if ahead:
-            self._settle(by_values(graph) if refusal() else dry_run(graph))
+        if ahead and refusal():
+            self._settle(by_values(graph), [(2 * i, 2 * i + 2) for i in range(len(graph.nodes))])
+        elif ahead:
+            recorder = dry_run(graph)
+            self._settle(recorder.allocations(), recorder.windows())
 
     @property
     def start(self) -> int | None:
@@ -78,26 +82,24 @@ class Plan:
 
     # -- the plan ------------------------------------------------------------------------------------------------------
 
-    def _settle(self, allocations: list[Allocation]) -> None:
-        """Makes the plan for these allocations."""
+    def _settle(self, allocations: list[Allocation], windows: list[tuple[int, int]]) -> None:
+        """Makes the plan for these allocations; the events of each node lie in its window."""
+        allocations = joined(self.graph, allocations, windows, self.inners, self.options.fold and self.tasks is None)
         results = {*self.graph.outputs}
         for a in allocations:
             if a.death is None:
                 a.reason = "result" if results.intersection(a.values) else "outlives the run"
         order = None if self.tasks is None else self.tasks.order
         users = {} if order is None else users_of(self.graph, allocations)
-        if self.fold:
+        if self.options.fold:
             fold_in_place(self.graph, allocations, order, users)
         self.allocations = allocations
         chains = chains_of(allocations)
         blocks = blocks_of(self.graph, chains)
         self.lower_bound = lower_bound(blocks)
-        if not self.reuse:
-            ends = np.cumsum([0, *[rounded(b.size) for b in blocks]]).tolist()
-            found, self.arena_bytes = ends[:-1], ends[-1]
-        else:
-            apart = None if order is None else apart_in(order, chains, users)
-            found, self.arena_bytes = offsets(blocks, apart, order is not None or self._seeks)
+        apart = None if order is None else apart_in(order, chains, users)
+        distinct = order is not None or self._seeks
+        found, self.arena_bytes = placed(blocks, apart, distinct, self.options.reuse)
         for chain, offset in zip(chains, found, strict=True):
             for a in chain:
                 a.offset = offset
@@ -107,7 +109,7 @@ class Plan:
         """The next run gets another arena: this one has another size, or somebody holds an array in it."""
         for arena in self._arenas:
             arena.close()
-        self._arenas, self._table = [], None
+        self._arenas, self._table, self._rooms = [], None, None
 
     def _opened(self, count: int) -> list[Arena]:
         """So many arenas of one memory, one for each thread of a run."""
@@ -121,14 +123,26 @@ class Plan:
         """The handler's table; the one of runs that write their results nowhere in particular is kept."""
         arenas = self._arenas
         bound = self._bound(targets)
-        if not all(arena.bind(list(bound.values())) for arena in arenas):
+        if not all(arena.lend(t) for arena in arenas for t in targets.values()):
             bound = {}
         order = None if self.tasks is None else self.tasks.order
         count = len(self.graph.nodes) if order is not None or self._seeks else 0
         table = Table(self.allocations, arenas[0], bound, count, order)
+        self._rooms = self._rooms_of(table) if self.inners else None
         if not targets:
             self._table = table
         return table
+
+    def _rooms_of(self, table: Table) -> Rooms:
+        """The places within nodes that run graphs."""
+        rooms = Rooms(self._arenas[0])
+        for i, inner in self.inners.items():
+            rooms.add(i, inner, self.allocations, table.address)
+        rooms.close()
+        return rooms
+
+    def _entering(self, arena: Arena) -> Callable[[int], None] | None:
+        return None if self._rooms is None else self._rooms.entering(arena)
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -177,23 +191,18 @@ class Plan:
         else:
             none = recorder.arena.none
             tables = [(none, none)] * len(self.graph.nodes)
-            run = Run(self.tasks, tables, [recorder.arena], int, recorder)
+            run = Run(self.tasks, tables, [recorder.arena], int, on_node=recorder)
             found = interpreter.execute(self.graph, given, program=run, within=recorder.run)
         self.recordings += 1
         if recorder.full:
             self._room *= 4
         else:
             self._stale = False
-            self._settle(recorder.allocations())
+            self._settle(recorder.allocations(), recorder.windows())
         return found
 
     def _planned(self, given: Sequence, targets: dict[int, Any] | None, watch: Any) -> list:
         return self._in_order(given, targets, watch) if self.tasks is None else self._in_any(given, targets, watch)
-
-    def _program(self, tells: bool) -> Program:
-        if tells not in self._programs:
-            self._programs[tells] = Program(self.graph, tells, seeks=True)
-        return self._programs[tells]
 
     def _miss(self) -> None:
         """A run went another way than the plan: the next one is recorded. After some of these each node has entries of its own."""
@@ -207,19 +216,21 @@ class Plan:
             table = self._table_of(targets or {})
         start, end = table.parts[0]
         words, on_node = arena.words, None if watch is None else watch(self, arena)
-        program = None
+        program = seat = None
         if len(table.parts) > 1:
-            program = self._program(on_node is not None)
-            program.scope.update(words=words, starts=[at for at, _ in table.parts])
+            program = self.graph.program(tells=on_node is not None, seeks=True)
+            seat = words, [at for at, _ in table.parts], self._entering(arena)
         words[OUTSIDE] = 0
 
-        def within(call: Callable[[], list]) -> list:
-            before, at = arena.now(), 0
+        def within(call: Callable[..., list]) -> list:
+            before, at, room, copied = arena.now(), 0, SEATS.node, SEATS.copied
             try:
+                SEATS.node = None
                 arena.begin(start)
-                return call()
+                return call(seat)
             finally:
                 at = arena.end(before)
+                SEATS.node, self.copied = room, SEATS.copied - copied
                 if at != end and program is None:
                     self._miss()
                 self.outside = words[OUTSIDE]
@@ -228,8 +239,7 @@ class Plan:
             found = interpreter.execute(self.graph, given, on_node, program, within)
             return written(found, targets) if targets else found
         finally:
-            if targets:
-                arena.bind(())
+            arena.settle()
             if arena.live:
                 self._retire()
 
@@ -241,7 +251,7 @@ class Plan:
         for arena in arenas:
             arena.words[OUTSIDE] = 0
         on_node = None if watch is None else watch(self, arenas[0])
-        run = Run(self.tasks, table.parts, arenas, self.priority, on_node)
+        run = Run(self.tasks, table.parts, arenas, self.priority, [self._entering(a) for a in arenas], on_node)
         try:
             found = interpreter.execute(self.graph, given, program=run)
             if targets:
@@ -251,10 +261,10 @@ class Plan:
         finally:
             if run.missed:
                 self._miss()
+            self.copied = run.copied
             self.outside = sum([arena.words[OUTSIDE] for arena in arenas])
-            if targets:
-                for arena in arenas:
-                    arena.bind(())
+            for arena in arenas:
+                arena.settle()
             if any(arena.live for arena in arenas):
                 self._retire()
 

@@ -32,10 +32,14 @@ class Allocation:
 
     values: those of the graph that lie in it; `whole`: the first of them fills it in C order. Without values it is scratch that a
     function needs while it runs. folded: the allocation in whose place it comes to lie. offset: where in the arena; None: outside of it,
-    `reason` says why.
+    `reason` says why. Of a node with graphs (see bodies.py) `inner`: it is the block for these; `store`: what the trips carry lies in it;
+    `spread`: where arrays may begin in it, and how large these are.
     """
 
-    __slots__ = ("birth", "death", "folded", "gone", "last", "node", "offset", "reason", "size", "values", "whole")
+    __slots__ = (
+        *("birth", "death", "folded", "gone", "inner", "last", "node", "offset", "reason", "size", "spread", "store"),
+        *("values", "whole"),
+    )
 
     def __init__(self, size: int, node: int, birth: int) -> None:
         self.size, self.node, self.birth = size, node, birth
@@ -46,6 +50,9 @@ class Allocation:
         self.folded: Allocation | None = None
         self.offset: Any = None
         self.reason = ""
+        self.inner: Any = None
+        self.store: Any = None
+        self.spread = [(0, size)]
 
     def __repr__(self) -> str:
         return f"Allocation({self.size} bytes, node {self.node}, {self.values or 'scratch'}, offset {self.offset})"
@@ -114,6 +121,11 @@ class Recorder:
             self._name(rest, live)
         return found
 
+    def windows(self) -> list[tuple[int, int]]:
+        """The first event of each node, and the first one behind it."""
+        marks = [(m - self._log.ctypes.data) // 16 for m in self._marks]
+        return list(zip([0, *marks], marks, strict=False))
+
     def _name(self, node: int, live: dict[int, Allocation]) -> None:
         """Finds the allocations in which the results of a node lie."""
         if not self._made[node]:
@@ -150,17 +162,17 @@ def by_values(graph: Any) -> list[Allocation]:
     return [a for group, a in found.items() if group not in outside]
 
 
-def dry_run(graph: Any) -> list[Allocation]:
+def dry_run(graph: Any) -> Recorder:
     """What a run of the graph will allocate, as far as that can be known without its arguments."""
     room = EVENTS
     while True:
         recorder = Recorder(graph, room)
-        given = {v: _stand_in(v) for v in (*graph.inputs, *graph.bound)}
+        given = {v: stand_in(v) for v in (*graph.inputs, *graph.bound)}
         given.update(zip(graph.constants, constants(graph), strict=True))
         with np.errstate(all="ignore"):
             _run_dry(graph, given, recorder)
         if not recorder.full:
-            return recorder.allocations()
+            return recorder
         room *= 4
 
 
@@ -170,7 +182,7 @@ def _run_dry(graph: Any, found: dict[Value, Any], recorder: Recorder) -> None:
 
     def nodes() -> None:
         for i, node in enumerate(graph.nodes):
-            made = _called(node, found)
+            made = called_dry(node, found)
             found.update(zip(node.outputs, made, strict=True))
             done(node, made)
             del made
@@ -180,10 +192,11 @@ def _run_dry(graph: Any, found: dict[Value, Any], recorder: Recorder) -> None:
     recorder.run(nodes)
 
 
-def _called(node: Node, found: dict[Value, Any]) -> list:
+def called_dry(node: Node, found: dict[Value, Any]) -> list:
     """What the function of a node gives for these arrays; arrays like its results if it does more than giving values, or refuses them."""
     what = effects(node.function)
-    if not (node.function in TAKES_TENSORS or what.random or any(type(a) is Held for a in node.args)):
+    more = node.graphs or node.function in TAKES_TENSORS or what.random
+    if not (more or any(type(a) is Held for a in node.args)):
         try:
             args, kwargs = replaced((node.args, node.kwargs), found.__getitem__)
             made = list(arrays_in(function_of_node(node.function)(*args, **kwargs)))
@@ -198,11 +211,11 @@ def _called(node: Node, found: dict[Value, Any]) -> list:
     return [in_memory(v.shape, v.strides, v.dtype) for v in node.outputs]
 
 
-def _stand_in(value: Value) -> Any:
+def stand_in(value: Value) -> Any:
     """An array like a value, of numbers that most functions take."""
     found = in_memory(value.shape, value.strides, value.dtype)
     if found.dtype.kind in "fcV":
         found[...] = 0.5
-    else:
+    elif found.dtype.kind != "O":
         found[...] = found.dtype.kind == "b"
     return found

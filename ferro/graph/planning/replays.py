@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from ferro.cpu.memory import empty_cache
 from ferro.graph.interpreter import execute
+from ferro.graph.planning.bodies import Options, nbytes
 from ferro.graph.planning.plan import Plan
 
 PLAN_LEAST = 1 << 18  # bytes of an arena: smaller ones stay in the second-level cache (bench/plans.py shows both sides)
@@ -26,8 +26,7 @@ class Replays:
     def __init__(self, graph: Any) -> None:
         self.graph = graph
         self.plan: Plan | None = None
-        controls = any(node.graphs for node in graph.nodes)  # (what they allocate depends on the data)
-        self._calls = 0 if not controls and _bytes_of(graph) >= PLAN_LEAST else RECORDED
+        self._calls = 0 if _bytes_of(graph) >= PLAN_LEAST else RECORDED
 
     def __call__(self, given: Sequence) -> list:
         if self.plan is not None:
@@ -39,7 +38,7 @@ class Replays:
         return execute(self.graph, given)
 
     def _planned(self, given: Sequence) -> list:
-        plan = Plan(self.graph, "serial", True, True, ahead=False)
+        plan = Plan(self.graph, "serial", Options(), ahead=False)
         found = plan.execute(given)
         if not plan.refusal and plan.arena_bytes >= PLAN_LEAST:
             self.plan = plan
@@ -48,5 +47,5 @@ class Replays:
 
 
 def _bytes_of(graph: Any) -> int:
-    """What the nodes give takes so much memory together, at most."""
-    return sum([math.prod(v.shape) * v.dtype.itemsize for node in graph.nodes for v in node.outputs])
+    """What the nodes give takes so much memory together, at most, those of branches and of one trip among them."""
+    return sum([sum(map(nbytes, node.outputs)) + sum(map(_bytes_of, node.graphs)) for node in graph.nodes])

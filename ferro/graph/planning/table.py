@@ -18,7 +18,8 @@ class Table:
 
     `parts` are where the entries begin and end: of all nodes one after the other, or, for `count` nodes, of each one. Then an array asks
     whether all are gone that come before it and lie in its place: by `order`, or else by the order of the nodes. bound: places of
-    results outside of the arena.
+    results outside of the arena. Blocks and stores of nodes with graphs have no entry. ``address(a)`` says where an array lies, and where
+    is counted who must have ended before.
     """
 
     def __init__(
@@ -32,24 +33,31 @@ class Table:
         checks = _all_before(allocations, order) if count else _in_turn(allocations)
         words: list[int] = []
         begins = [0]
+        self._places: dict[Allocation, tuple[int, list[int]]] = {}
         for a, before in zip(allocations, checks, strict=True):
-            while len(begins) <= min(a.node, count - 1):
-                words += _END
-                begins.append(len(words))
             if a.offset is None:
-                words += (a.size, bound.get(a, 0), 0)
+                self._places[a] = bound.get(a, 0), []
             else:
-                words += (a.size, arena.start + a.offset, len(before), *[arena.begins(b.offset) for b in before])  # type: ignore[arg-type]
+                ended = [arena.begins(b.offset + at) for b in before for at, _ in b.spread]  # type: ignore[operator]
+                self._places[a] = arena.start + a.offset, ended
+            if a.inner is not None or a.store is not None:
+                continue
+            while len(begins) <= min(a.node, count - 1):
+                words += END
+                begins.append(len(words))
+            at, ended = self._places[a]
+            words += (a.size, at, len(ended), *ended)
         while len(begins) < count:
-            words += _END
+            words += END
             begins.append(len(words))
-        self._words = np.array([*words, *_END], np.int64)
+        self._words = np.array([*words, *END], np.int64)
         start = self._words.ctypes.data
-        ends = [*[n - len(_END) for n in begins[1:]], len(words)]
+        ends = [*[n - len(END) for n in begins[1:]], len(words)]
+        self.address = self._places.__getitem__
         self.parts = [(start + 8 * a, start + 8 * b) for a, b in zip(begins, ends, strict=True)]
 
 
-_END = (-1, 0, 0)  # an entry for no array
+END = (-1, 0, 0)  # an entry for no array
 
 
 def _in_turn(allocations: Sequence[Allocation]) -> list[list[Allocation]]:

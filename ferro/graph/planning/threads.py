@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from ferro.core import mode as _mode
-from ferro.graph.executor import Program
+from ferro.graph.executor import Program, operands_in
 from ferro.graph.ir import Value
 from ferro.graph.planning.order import Order
+from ferro.graph.seats import SEATS
 from ferro.native.arena import NEXT, Arena
 from ferro.native.blas import blas_single
 from ferro.native.thread_pool import in_worker, run_workers
@@ -47,7 +48,7 @@ class Tasks(Program):
         lines: list[str] = []
         self.node_of = [-1]
         for i, node in enumerate(graph.nodes):
-            found = self._call(i, node, None)
+            found = self._call(i, node, operands_in(node))
             lines += [f"def node{i}(V, tensors):", *[f"    {line}" for line in found]]
             self.node_of += [i] * (len(found) + 1)
         lines.append("run = None")
@@ -64,7 +65,8 @@ class Run:
     """One run; `lock` guards what its threads share.
 
     tables: for each node, where its entries begin and end; arenas: one for each thread, of one memory; priority: of the nodes
-    that may run, that of the least goes first; on_node: as of `interpret`.
+    that may run, that of the least goes first; entering: for each thread, what is called before nodes with graphs; on_node: as of
+    `interpret`.
     """
 
     def __init__(
@@ -73,9 +75,11 @@ class Run:
         tables: Sequence[tuple[int, int]],
         arenas: Sequence[Arena],
         priority: Callable[[int], Any],
+        entering: Sequence[Callable[[int], None] | None] = (),
         on_node: Callable | None = None,
     ) -> None:
         self.tasks, self.tables, self.arenas, self.priority, self.on_node = tasks, tables, arenas, priority, on_node
+        self.entering, self.copied = entering or [None] * len(arenas), 0
         self.values: list = []
         self.tensors: Sequence = ()
         self.uses = list(tasks.uses)
@@ -112,14 +116,18 @@ class Run:
             return
         arena = self.arenas[index]
         before = _mode.enter(self.mode)
-        handler = arena.now()
+        handler, room, copied = arena.now(), SEATS.node, SEATS.copied
         try:
+            SEATS.node = None
             arena.begin(arena.none)
             with np.errstate(all="ignore"):
                 while (i := self._take()) is not None:
-                    self._call(i, arena)
+                    self._call(i, arena, self.entering[index])
         finally:
             arena.end(handler)
+            SEATS.node = room
+            with self.lock:
+                self.copied += SEATS.copied - copied
             _mode.leave(before)
 
     def _stop(self) -> None:
@@ -141,10 +149,13 @@ class Run:
                     return None
                 self.lock.wait()
 
-    def _call(self, i: int, arena: Arena) -> None:
+    def _call(self, i: int, arena: Arena, enter: Callable[[int], None] | None) -> None:
         words, start, end = arena.words, *self.tables[i]
         words[NEXT] = arena.none if self.missed else start
+        graphs = self.tasks.nodes[i].graphs
         try:
+            if graphs and enter is not None and not self.missed:
+                enter(i)
             self.tasks.functions[i](self.values, self.tensors)
         except BaseException as error:  # noqa: BLE001 (raised in the caller, interrupts included)
             with self.lock:
@@ -153,7 +164,9 @@ class Run:
                     self.until, self.error = i, error
                 self.lock.notify_all()
             return
-        if words[NEXT] != end:
+        if graphs:
+            SEATS.node = None
+        elif words[NEXT] != end:
             self.missed = True
         words[NEXT] = arena.none
         if self.on_node is not None:
