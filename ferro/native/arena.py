@@ -38,7 +38,10 @@ WORDS = (
 NEXT, HELD, PLACED, OUTSIDE = (WORDS.index(name) for name in ("next", "held", "placed", "outside"))
 _START, _LENGTH, _BEGINS = (WORDS.index(name) for name in ("start", "length", "begins"))
 _LOG, _LOG_END, _NONE, _BOUND, _BOUNDS, _LENT = range(WORDS.index("log"), len(WORDS))
-_LENDERS, _MOST = len(WORDS) + 3, 16  # behind the words stands an entry for no array, then where lent memory begins, and its size
+_LENDERS, _MOST = (
+    len(WORDS) + 3,
+    16,
+)  # behind the words stands an entry for no array, then where lent memory begins, and its size
 
 # The functions of the handler: bytes, and what they say. rdi is the context, whose words stand in brackets; rsi and rdx are
 # NumPy's arguments: malloc (size), calloc (count, size of one), free (address, size), realloc (address, size).

@@ -12,6 +12,7 @@ import pytest
 import ferro
 from ferro.graph import CaptureError, Graph, capture
 from ferro.graph.compare import same_bits
+from ferro.graph.planning import replays
 from ferro.nn import functional as F
 
 UNARY: dict[str, Callable] = {
@@ -122,6 +123,13 @@ def close(got: Any, want: Any) -> bool:
     return got is not None and np.allclose(got._data, want._data, rtol=1e-9, atol=1e-12, equal_nan=True)
 
 
+@pytest.fixture(autouse=True)
+def _planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory plans for small graphs, too, from the second replay on."""
+    monkeypatch.setattr(replays, "PLAN_LEAST", 0)
+    monkeypatch.setattr(replays, "RECORDED", 1)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs_with_control_flow(seed: int) -> None:
     program = block(random.Random(seed), 2, 4, 1)
@@ -147,3 +155,22 @@ def test_random_programs_with_control_flow(seed: int) -> None:
     ferro.manual_seed(0)
     graph = capture(function, *[ferro.randn(3, dtype=ferro.float64) for _ in range(4)])
     assert str(Graph.parse(str(graph))) == str(graph)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_programs_by_plan(seed: int) -> None:
+    program = block(random.Random(seed), 2, 4, 1)
+    given = [[ferro.randn(3, dtype=ferro.float64) for _ in range(4)] for _ in range(4)]
+    graph = capture(lambda *leaves: run(program, list(leaves))[0] * 1, *given[0])
+    for kind in (graph, graph.optimise()):
+        for order in ("serial", "any"):
+            made = kind.plan(order)
+            made.verify()
+            for i, leaves in enumerate(given):
+                ferro.manual_seed(i)
+                want = graph.interpret(*leaves)
+                ferro.manual_seed(i)
+                found = made.run(*leaves, poison=i % 2 == 0)
+                assert all(same_bits(x._data, y._data) for x, y in zip(found, want, strict=True))
+                ferro.manual_seed(i)
+                assert same_bits(kind.plan(order, rotate=False).run(*leaves)[0]._data, want[0]._data)

@@ -16,8 +16,8 @@ from ferro.graph import capture
 from ferro.graph.compare import same_bits
 from ferro.graph.errors import PlanError
 from ferro.graph.planning import threads
-from ferro.graph.planning.order import Order
 from ferro.graph.planning.bodies import Options
+from ferro.graph.planning.order import Order
 from ferro.graph.planning.plan import Plan
 from ferro.native import arena, readiness
 from tests.graph.test_plan import assert_same, leaf, network, operation

@@ -67,7 +67,7 @@ class Stacks:
         self._first, self._end, self._room = first, end, SEATS.node
         self.arrays = [np.empty((length, *v.shape), v.dtype) for v in body.outputs[first:end]]
         self._lent = [self._room is not None and self._room.lend(a) for a in self.arrays]
-        self._aimed = [False] * len(self.arrays)
+        self._aimed: list[int] = []
 
     def _place(self, k: int, t: int) -> int:
         return self.arrays[k].__array_interface__["data"][0] + t * self.arrays[k].strides[0]
@@ -75,7 +75,7 @@ class Stacks:
     def aim(self, graph: Any, trip: int, t: int) -> None:
         """The next trip makes slices number t."""
         if self._room is not None:
-            places = [self._place(k, t) if lent else 0 for k, lent in enumerate(self._lent)]
+            places = {self._first + k: self._place(k, t) if lent else 0 for k, lent in enumerate(self._lent)}
             self._aimed = self._room.aim(graph, trip, places)
 
     def fill(self, t: int, made: list) -> None:
@@ -83,7 +83,8 @@ class Stacks:
         for k, y in enumerate(made[self._first : self._end]):
             if y.__array_interface__["data"][0] == self._place(k, t):
                 continue
-            if self._aimed[k]:  # another array may lie there, against the plan: the stack is given up, and nothing is lent any more
+            if self._first + k in self._aimed:
+                # Another array may lie there, against the plan: the stack is given up, and nothing is lent any more.
                 self.arrays[k], self._lent[k] = self.arrays[k].copy(), False
             self.arrays[k][t] = y
             SEATS.copied += y.nbytes
@@ -138,7 +139,7 @@ def reversed_loop(
     states = [given[s] if type(s) is int else absent(*s) for s in slots]
     gs, others = given[first : first + stacked], given[first + stacked :]
     given.clear()
-    trips = saved[()]
+    trips = saved[()][0]
     stacks = Stacks(phases[0], len(slots), len(phases[0].outputs), length)
     phase = 0
     for t in range(len(trips) - 1, -1, -1):

@@ -57,18 +57,11 @@ def branch(index: Any, given: Sequence, graphs: tuple) -> tuple:
     return tuple(interpreter.taken(graphs[chosen(index, len(graphs))], listed(given)))
 
 
-class _Kept(tuple):
-    """Arrays, and stacks in which some of them may lie."""
-
-    stacks: Sequence = ()
-
-
 @entered(lambda *arrays: np.zeros((), SAVED))
 def pack(*arrays: Any, stacks: Sequence = ()) -> Any:
-    """One array that holds others, and arrays in whose memory some of them lie."""
-    found, kept = np.empty((), SAVED), _Kept(arrays)
-    kept.stacks = stacks
-    found[()] = kept
+    """One array that holds others, and the stacks in whose memory some of them may lie."""
+    found = np.empty((), SAVED)
+    found[()] = arrays, stacks
     return found
 
 
@@ -79,7 +72,7 @@ def _unpacked(saved: Any, *like: Any) -> tuple:
 @entered(_unpacked)
 def unpack(saved: Any, *like: Any) -> tuple:
     """What `pack` packed; `like` says of which shapes and dtypes."""
-    return saved[()]
+    return saved[()][0]
 
 
 def _absent(shape: tuple, dtype: Any, number: float = -0.0) -> Any:

@@ -133,6 +133,7 @@ class Inner:
         self.conditions = [Body(g, 0, options, asks=True) for g in conditions]
         self.size = rounded(max([b.size for b in (*self.bodies, *self.conditions)], default=0))
         self.turns: dict[int, dict[Allocation, int]] = {}  # by the number of a graph, how many places its results need
+        self.over: set[Allocation] = set()  # those that are made in the place of what is handed on
         self.slices = [_slices(b, count) for b in self.bodies] if self.trips is not None else []
         self.carried = [nbytes(v) for v in graphs[0].outputs[:count]]
         self.stores = [] if self.trips is None else self._stores(self.trips, options)
@@ -143,7 +144,9 @@ class Inner:
             a, body = some.get(k), self.bodies[p]
             later = self.bodies[self.trips.next(p)]  # type: ignore[union-attr]
             given = [later.arguments[j] for j in _slots(body, a, len(later.arguments))] if a is not None else []
-            if a is not None and not all(body.kept.isdisjoint(b.values) for body, b in ((body, a), *[(later, g) for g in given if g])):
+            if a is not None and not all(
+                body.kept.isdisjoint(b.values) for body, b in ((body, a), *[(later, g) for g in given if g])
+            ):
                 return True
         return False
 
@@ -161,9 +164,9 @@ class Inner:
         for p, body in enumerate(self.bodies):
             for a in body.allocations:
                 slots = _slots(body, a, trips.count) if a.reason == "result" else []
-                if not slots or slots != _slots(body, a, len(body.graph.outputs)):  # (a slice of a stacked result is another matter)
+                if not slots or slots != _slots(body, a, len(body.graph.outputs)):  # (or it is a slice, too)
                     continue
-                turns, seen = self._turns(trips, p, a, slots, options.fold)
+                turns, seen = self._turns(trips, p, a, slots, options.fold and options.rotate)
                 turns = turns if turns is None or options.rotate else 2  # (the result, and its copy)
                 if turns is None:
                     continue
@@ -201,6 +204,8 @@ class Inner:
                 if made is None or (ends and max(b.death for b in arguments) < made.birth):
                     return turns, seen
                 within = in_place and ends and len(arguments) == 1 and _written_over(body, made, arguments[0])
+                if within:
+                    self.over.add(made)
                 return (turns if within else turns + 1), seen
             seen.update(now)
         return None, seen
@@ -210,8 +215,10 @@ def _slices(body: Body, count: int) -> dict[int, Allocation]:
     """By the numbers of results that are slices, the memory that a graph makes for them."""
     found: dict[int, Allocation] = {}
     for k, v in enumerate(body.graph.outputs):
+        if k < count or v.dtype.kind == "O":
+            continue
         a = next((a for a in body.allocations if v in a.values and a.death is None and a.node >= 0), None)
-        if k >= count and v.dtype.kind != "O" and a is not None and a.whole and a.size == nbytes(v) and a not in found.values():
+        if a is not None and a.whole and a.size == nbytes(v) and a not in found.values():
             found[k] = a
     return found
 
@@ -238,7 +245,11 @@ def inners_of(graph: Any, options: Options) -> dict[int, Inner]:
 
 
 def joined(
-    graph: Any, allocations: list[Allocation], windows: Sequence[tuple[int, int]], inners: dict[int, Inner], in_place: bool
+    graph: Any,
+    allocations: list[Allocation],
+    windows: Sequence[tuple[int, int]],
+    inners: dict[int, Inner],
+    in_place: bool,
 ) -> list[Allocation]:
     """Allocations of a graph, in which those of nodes with graphs are replaced by blocks and stores.
 
@@ -264,7 +275,8 @@ def joined(
         for store in inner.stores:
             values = [node.outputs[j] for j in store.results]
             groups = {memory.group(v) for v in values}
-            ends = max([last.get(v, i) for v in graph.values() if memory.group(v) in groups], default=i)
+            values += [v for n in graph.nodes[i + 1 :] for v in n.outputs if memory.group(v) in groups]  # (views)
+            ends = max([last.get(v, i) for v in values])
             made = Allocation(store.size, i, begin)
             made.values, made.store, made.last = values, store, min(ends, len(graph.nodes) - 1)
             made.gone = made.last + 1
@@ -272,7 +284,7 @@ def joined(
             made.reason = "" if made.death is not None else "result"
             made.spread = [(at + n * step, step) for at, step, turns in store.places.values() for n in range(turns)]
             if in_place:
-                made.folded = _argument_of(node, inner, store, of, i)
+                made.folded = _argument_of(node, inner, store, {a.values[0]: a for a in found if a.values}, i)
             found.append(made)
         if inner.size:
             made = Allocation(inner.size, i, begin)
@@ -287,14 +299,16 @@ def _argument_of(node: Any, inner: Inner, store: Store, of: dict, i: int) -> All
         return None
     what = node.function.rpartition(".")[2]
     (j,) = store.results
-    if what == "reversed_loop":
-        slot = node.args[4][j]
-        argument = node.args[1][slot] if type(slot) is int else None
-    else:
-        argument = node.args[0][-1 - j]  # (see loop_derivatives.arguments)
+    given = node.args[1] if what == "reversed_loop" else node.args[0]
+    slot = node.args[4][j] if what == "reversed_loop" else len(given) - 1 - j  # (see loop_derivatives.arguments)
+    argument = given[slot] if type(slot) is int and list(given).count(given[slot]) == 1 else None
     source = of.get(argument)
-    fits = source is not None and not source.reason and source.whole and source.death is not None and source.store is None
-    return source if fits and rounded(source.size) == store.size and source.last == i and len(source.values) == 1 else None
+    fits = (
+        source is not None and not source.reason and source.whole and source.death is not None and source.store is None
+    )
+    return (
+        source if fits and rounded(source.size) == store.size and source.last == i and len(source.values) == 1 else None
+    )
 
 
 def _last(graph: Any) -> dict[Value, int]:

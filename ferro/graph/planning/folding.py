@@ -78,7 +78,12 @@ def candidates_of(graph: Any, allocations: list[Allocation], of_loop: bool = Fal
         for value in dict.fromkeys(node.operands):
             source = of.get(value)
             size = math.prod(value.shape) * np.dtype(value.dtype).itemsize
-            if source is None or (source.reason and not of_loop) or not source.size == result.size == size or value.shape != node.outputs[0].shape:
+            if (
+                source is None
+                or (source.reason and not of_loop)
+                or not source.size == result.size == size
+                or value.shape != node.outputs[0].shape
+            ):
                 continue
             if not _ends_there(source, result, births):
                 continue
@@ -88,8 +93,8 @@ def candidates_of(graph: Any, allocations: list[Allocation], of_loop: bool = Fal
 
 
 def _ends_there(source: Allocation, result: Allocation, births: list[int]) -> bool:
-    """Whether the argument is freed when the result has been made, before anything else is allocated."""
-    if source.death is None or source.death < result.birth:
+    """Whether the argument is freed when the result has been made, before anything else is allocated, or another node reads it."""
+    if source.death is None or source.death < result.birth or source.last != result.node:
         return False
     after = np.searchsorted(births, result.birth, "right")
     return bool(after == len(births) or source.death < births[after])

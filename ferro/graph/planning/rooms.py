@@ -18,7 +18,9 @@ from ferro.native.arena import LINE, NEXT, Arena
 
 _MOST_PARTS = 64  # tables of one graph, each for another turn; with more its results lie outside
 
-Address = Callable[[Allocation], tuple[int, list[int]]]  # of an allocation, and where is counted who must have ended before
+Address = Callable[
+    [Allocation], tuple[int, list[int]]
+]  # of an allocation, and where is counted who must have ended before
 
 
 class Room:
@@ -30,7 +32,10 @@ class Room:
         start = table.ctypes.data
         self._bodies = {
             key: [
-                ([start + 8 * at for at in part.starts], entering({i: Room(arena, table, n) for i, n in part.nodes.items()}))
+                (
+                    [start + 8 * at for at in part.starts],
+                    entering({i: Room(arena, table, n) for i, n in part.nodes.items()}),
+                )
                 for part in parts
             ]
             for key, parts in plan.bodies.items()
@@ -54,16 +59,15 @@ class Room:
         """Whether slices may be made in this array."""
         return self._arena.lend(stack)
 
-    def aim(self, graph: Any, trip: int, places: list[int]) -> list[bool]:
-        """The slices that a trip of a graph gives are to lie at these addresses (0: anywhere); which of them may."""
+    def aim(self, graph: Any, trip: int, places: dict[int, int]) -> list[int]:
+        """The slices that a trip of a graph gives, by the numbers of its results, are to lie at these addresses (0: anywhere); which of them
+        will.
+        """
         parts = self._slices.get(id(graph))
-        if parts is None:
-            return [False] * len(places)
-        entries = parts[trip % len(parts)]
-        for at, place in zip(entries, places, strict=True):
-            if at is not None:
-                self._table[at] = place
-        return [at is not None and place != 0 for at, place in zip(entries, places, strict=True)]
+        entries = {} if parts is None else parts[trip % len(parts)]
+        for k, at in entries.items():
+            self._table[at] = places[k]
+        return [k for k in entries if places[k]]
 
     def leave(self) -> None:
         """Arrays that are made from now on lie outside."""
@@ -95,7 +99,7 @@ class _Part(NamedTuple):
 
     starts: list[int]
     nodes: dict[int, _Node]
-    slices: list[int | None]
+    slices: dict[int, int]
 
 
 class _Node:
@@ -166,8 +170,7 @@ class Rooms:
     def _parts(
         self, inner: Inner, p: int, body: Body, base: int | None, stores: dict, own: list[Allocation], address: Address
     ) -> list[_Part]:
-        turns = inner.turns.get(p, {})
-        results = {a: stores[j] for a in turns if (j := inner.first(body, a)) in stores}
+        results = {a: stores[j] for a in inner.turns.get(p, {}) if (j := inner.first(body, a)) in stores}
         count = math.lcm(*[n for _, _, n in results.values()]) if inner.rotates else 1
         if count > _MOST_PARTS:
             results, count = {}, 1
@@ -176,27 +179,29 @@ class Rooms:
             lies |= self._of_branch(inner, body, own, address)
         found = []
         for turn in range(count):
-            at = {a: (first + turn % n * step, n == turns[a]) for a, (first, step, n) in results.items()}
-
-            def where(a: Allocation, at: dict = at) -> tuple[int, list[int]]:
-                if a in at:
-                    place, over = at[a]
-                    return place, [] if over else [self._arena.begins(place - self._arena.start)]
-                return lies.get(a, (0, []))
-
-            starts, written = [], {}
-            for i in range(len(body.graph.nodes)):
-                starts.append(len(self._list))
-                for a in body.allocations:
-                    if a.node == i and a.inner is None and a.store is None:
-                        written[a] = len(self._list) + 1
-                        self._entry(a.size, *where(a))
-                self._list += END
-            nodes = {i: self._node(i, n, body.allocations, where) for i, n in body.inners.items()}
-            slices = inner.slices[p] if inner.slices and p >= 0 else {}
-            aimed = [written.get(slices.get(k)) for k in range(len(inner.carried), len(body.graph.outputs)) if body.graph.outputs[k].dtype.kind != "O"]
-            found.append(_Part(starts, nodes, aimed if inner.trips is not None and p >= 0 else []))
+            for a, (first, step, n) in results.items():
+                at = first + turn % n * step
+                over = a in inner.over and n == inner.turns[p][a]  # (in the place of an argument, which lives)
+                lies[a] = at, [] if over else [self._arena.begins(at - self._arena.start)]
+            found.append(self._part(body, dict(lies), {} if p < 0 or inner.trips is None else inner.slices[p]))
         return found
+
+    def _part(self, body: Body, lies: dict[Allocation, tuple[int, list[int]]], slices: dict[int, Allocation]) -> _Part:
+        """The entries of a graph in one of its turns."""
+
+        def address(a: Allocation) -> tuple[int, list[int]]:
+            return lies.get(a, (0, []))
+
+        starts, written = [], {}
+        for i in range(len(body.graph.nodes)):
+            starts.append(len(self._list))
+            for a in body.allocations:
+                if a.node == i and a.inner is None and a.store is None:
+                    written[a] = len(self._list) + 1
+                    self._entry(a.size, *address(a))
+            self._list += END
+        nodes = {i: self._node(i, inner, body.allocations, address) for i, inner in body.inners.items()}
+        return _Part(starts, nodes, {k: written[a] for k, a in slices.items() if a in written})
 
     def _inside(self, inner: Inner, a: Allocation, base: int | None) -> tuple[int, list[int]]:
         """Where an array in the block lies, and who must have ended: all that may lie there."""

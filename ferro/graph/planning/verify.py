@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ferro.graph.errors import PlanError
@@ -10,6 +11,7 @@ from ferro.graph.planning.folding import is_elementwise
 from ferro.graph.planning.offsets import rounded
 from ferro.graph.planning.order import Order
 from ferro.graph.planning.recording import Allocation
+from ferro.graph.planning.verify_bodies import wrong_in
 from ferro.native.arena import LINE
 
 
@@ -25,22 +27,26 @@ def verify(plan: Any) -> None:
     placed = [a for a in plan.allocations if a.offset is not None]
     for a in placed:
         if a.offset < 0 or a.offset % LINE or a.offset + a.size > plan.arena_bytes:
-            wrong.append(f"{_said(plan, a)} does not lie within {plan.arena_bytes} bytes, or not at a cache line")
+            wrong.append(f"{_said(graph, a)} does not lie within {plan.arena_bytes} bytes, or not at a cache line")
         if not {*graph.outputs}.isdisjoint(a.values):
-            wrong.append(f"{_said(plan, a)} is a result, which must lie outside of the arena")
-    placed.sort(key=lambda a: a.offset)
-    active: list[Allocation] = []
-    for a in placed:
-        active = [b for b in active if b.offset + rounded(b.size) > a.offset]
-        wrong += [
-            f"{_said(plan, b)} and {_said(plan, a)} lie in the same place at the same time"
-            for b in active
-            if _clash(graph, *((a, b) if (a.node, a.birth) < (b.node, b.birth) else (b, a)), uses, order)
-        ]
-        active.append(a)
+            wrong.append(f"{_said(graph, a)} is a result, which must lie outside of the arena")
+    wrong += _overlaps(graph, placed, uses, order)
+    for i, inner in plan.inners.items():
+        wrong += wrong_in(graph.nodes[i], inner, lambda g, some: _overlaps(g, some, _uses(g, some), None))
     if wrong:
         more = f", and {len(wrong) - 5} more" if len(wrong) > 5 else ""
         raise PlanError("the plan is wrong: " + "; ".join(wrong[:5]) + more)
+
+
+def _overlaps(graph: Any, placed: list[Allocation], uses: dict, order: Order | None) -> Iterator[str]:
+    """Arrays in one place that live at the same time."""
+    active: list[Allocation] = []
+    for a in sorted(placed, key=lambda a: a.offset):
+        active = [b for b in active if b.offset + rounded(b.size) > a.offset]
+        for b in active:
+            if _clash(graph, *((a, b) if (a.node, a.birth) < (b.node, b.birth) else (b, a)), uses, order):
+                yield f"{_said(graph, b)} and {_said(graph, a)} lie in the same place at the same time"
+        active.append(a)
 
 
 def _uses(graph: Any, allocations: list[Allocation]) -> dict[Allocation, set[int]]:
@@ -80,8 +86,8 @@ def _clash(graph: Any, a: Allocation, b: Allocation, uses: dict[Allocation, set[
     if a.node == b.node and not a.values:  # (scratch, and what the same function makes after it)
         return a.death is None or a.death > b.birth
     before, begin = uses[a], b.node
-    if b.folded is a and a.offset == b.offset and a.size == b.size:
-        if begin >= len(graph.nodes) or not is_elementwise(graph.nodes[begin]):
+    if b.folded is a and a.offset == b.offset and rounded(a.size) == rounded(b.size):
+        if begin >= len(graph.nodes) or not (b.store is not None or is_elementwise(graph.nodes[begin])):
             return True
         before = before - {begin}
     if order is None:
@@ -89,7 +95,7 @@ def _clash(graph: Any, a: Allocation, b: Allocation, uses: dict[Allocation, set[
     return begin >= len(graph.nodes) or any(not order.ancestors[begin] >> k & 1 for k in before)
 
 
-def _said(plan: Any, a: Allocation) -> str:
-    node = plan.graph.nodes[a.node] if a.node < len(plan.graph.nodes) else None
+def _said(graph: Any, a: Allocation) -> str:
+    node = graph.nodes[a.node] if a.node < len(graph.nodes) else None
     line = f" ({node.line})" if node is not None and node.line else ""
     return f"{a.values[0] if a.values else 'scratch'} of node {a.node}{line}, {a.size} bytes at {a.offset}"
