@@ -104,15 +104,17 @@ class Lent:
     def own(self, arrays: list, stacks: Sequence = ()) -> list:
         """The arrays, copied if they share memory with one that was given and is there still, with stacks, or with each other."""
         for i in range(len(arrays)):
-            a = arrays[i]
-            arrays[i] = None
+            a, arrays[i] = arrays[i], None
             alone = is_alone(a)  # (an array that was given, and that nobody else holds any more)
-            others = [x for x in [*[ref() for ref in self._given], *arrays, *stacks] if x is not None]
-            if any(np.may_share_memory(a, x) for x in others if not (alone and x is a)):
+            if self._shares(a, alone, (*arrays, *stacks)):
                 a = copy_of(a)
                 SEATS.copied += a.nbytes
             arrays[i] = a
         return arrays
+
+    def _shares(self, a: Any, alone: bool, others: Sequence) -> bool:
+        some = [x for x in (*[ref() for ref in self._given], *others) if x is not None and not (alone and x is a)]
+        return any(np.may_share_memory(a, x) for x in some)
 
 
 def _like_reversed(

@@ -63,10 +63,12 @@ class Options(NamedTuple):
 
 class Body:
     """The plan of one graph that a node runs: `allocations` with offsets in the node's block, of `size` bytes; `inners` of its own nodes
-    with graphs; `arguments` are the memory of the first `count` inputs.
+    with graphs; `arguments` are the memory of the first `count` inputs. No array begins where one of `beside` does.
     """
 
-    def __init__(self, graph: Any, count: int, options: Options, asks: bool = False) -> None:
+    def __init__(
+        self, graph: Any, count: int, options: Options, beside: Sequence[Body] = (), asks: bool = False
+    ) -> None:
         self.graph = graph
         found, windows = _dry(graph, count)
         arguments = {v: a for a in found if a.node < 0 for v in a.values[:1]}
@@ -85,7 +87,8 @@ class Body:
         if options.fold:
             fold(graph, self.allocations)
         chains = chains_of(self.allocations)
-        places, self.size = placed(blocks_of(graph, chains), None, True, options.reuse)
+        taken = frozenset([at for body in beside for at, _ in body.spread()])
+        places, self.size = placed(blocks_of(graph, chains), None, True, options.reuse, taken)
         for chain, offset in zip(chains, places, strict=True):
             for a in chain:
                 a.offset = offset
@@ -129,12 +132,15 @@ class Inner:
             graphs = self.trips.graphs
             self.own = [k for k, v in enumerate(node.outputs) if k >= self.trips.count and v.dtype.kind != "O"]
         count = 0 if self.trips is None else self.trips.count
-        self.bodies = [Body(g, count, options) for g in graphs]
-        self.conditions = [Body(g, 0, options, asks=True) for g in conditions]
+        self.bodies: list[Body] = []
+        for g in graphs:
+            self.bodies.append(Body(g, count, options, self.bodies))
+        self.conditions = [Body(g, 0, options, self.bodies, asks=True) for g in conditions]
         self.size = rounded(max([b.size for b in (*self.bodies, *self.conditions)], default=0))
         self.turns: dict[int, dict[Allocation, int]] = {}  # by the number of a graph, how many places its results need
         self.over: set[Allocation] = set()  # those that are made in the place of what is handed on
         self.slices = [_slices(b, count) for b in self.bodies] if self.trips is not None else []
+        self.passed = {} if self.trips is None else self._passed(self.trips)
         self.carried = [nbytes(v) for v in graphs[0].outputs[:count]]
         self.stores = [] if self.trips is None else self._stores(self.trips, options)
 
@@ -157,6 +163,26 @@ class Inner:
     def spread(self) -> list[tuple[int, int]]:
         """Where arrays may begin in the block, and how large they are."""
         return list(dict.fromkeys([place for b in (*self.bodies, *self.conditions) for place in b.spread()]))
+
+    def _passed(self, trips: Trips) -> dict[int, set[int]]:
+        """By the numbers of arguments that trips hand on for ever: the results that they may be."""
+        found = {}
+        for j in range(trips.count):
+            now, seen = {j}, set()
+            for trip in range(trips.count * len(self.bodies) + 1):
+                body = (
+                    self.bodies[min(trip, len(self.bodies) - 1)] if trip < len(self.bodies) else self.bodies[trips.back]
+                )
+                now = {
+                    k
+                    for i in now
+                    if body.arguments[i] is not None
+                    for k in _slots(body, body.arguments[i], trips.count)
+                }
+                seen |= now
+            if now:
+                found[j] = seen
+        return found
 
     def _stores(self, trips: Trips, options: Options) -> list[Store]:
         most: dict[int, tuple[int, int]] = {}  # by the first result: turns, bytes
@@ -261,8 +287,8 @@ def joined(
         a.birth *= 4
         a.death = None if a.death is None else 4 * a.death
     found = [a for a in allocations if a.node not in inners]
-    memory, last = Memory(graph), _last(graph)
-    of = {v: a for a in allocations if a.values for v in a.values[:1]}
+    lives = _Lives(graph, windows)
+    of = {a.values[0]: a for a in allocations if a.values}
     for i, inner in inners.items():
         node = graph.nodes[i]
         begin, end = 4 * windows[i][0] - 1, 4 * windows[i][1] - 2
@@ -272,19 +298,18 @@ def joined(
                 a.birth = begin
                 a.reason = "kept for backward" if inner.is_kept(k) else a.reason
                 found.append(a)
+        placed = {a.values[0]: a for a in found if a.values}
+        for j, results in inner.passed.items():
+            a = placed.get(_argument(node, j))
+            if a is not None and not a.reason:
+                lives.prolong(a, i, [node.outputs[k] for k in results])
         for store in inner.stores:
-            values = [node.outputs[j] for j in store.results]
-            groups = {memory.group(v) for v in values}
-            values += [v for n in graph.nodes[i + 1 :] for v in n.outputs if memory.group(v) in groups]  # (views)
-            ends = max([last.get(v, i) for v in values])
             made = Allocation(store.size, i, begin)
-            made.values, made.store, made.last = values, store, min(ends, len(graph.nodes) - 1)
-            made.gone = made.last + 1
-            made.death = None if ends == len(graph.nodes) else 4 * windows[ends][1] - 1
-            made.reason = "" if made.death is not None else "result"
+            made.store, made.death = store, begin
             made.spread = [(at + n * step, step) for at, step, turns in store.places.values() for n in range(turns)]
-            if in_place:
-                made.folded = _argument_of(node, inner, store, {a.values[0]: a for a in found if a.values}, i)
+            lives.prolong(made, i, [node.outputs[j] for j in store.results])
+            if in_place and not made.reason:
+                made.folded = _begins(node, store, placed, i)
             found.append(made)
         if inner.size:
             made = Allocation(inner.size, i, begin)
@@ -293,28 +318,46 @@ def joined(
     return sorted(found, key=lambda a: a.birth)
 
 
-def _argument_of(node: Any, inner: Inner, store: Store, of: dict, i: int) -> Allocation | None:
+class _Lives:
+    """How long the values of a graph live, by the graph alone."""
+
+    def __init__(self, graph: Any, windows: Sequence[tuple[int, int]]) -> None:
+        self._nodes, self._windows, self._memory = graph.nodes, windows, Memory(graph)
+        self._last = {v: i for i, values in last_uses(graph, takes=True).items() for v in values}
+        self._last |= dict.fromkeys(graph.outputs, len(graph.nodes))  # behind all nodes
+
+    def prolong(self, a: Allocation, i: int, values: list[Value]) -> None:
+        """Values of node number i, and views of them, lie in an array's memory."""
+        groups = {self._memory.group(v) for v in values}
+        views = [v for n in self._nodes[i + 1 :] for v in n.outputs if self._memory.group(v) in groups]
+        a.values = [*a.values, *values, *views]
+        last = max([self._last.get(v, i) for v in (*values, *views)])
+        a.last = min(max(a.last, last), len(self._nodes) - 1)
+        a.gone = max(a.gone, a.last + 1)
+        if last == len(self._nodes):
+            a.death, a.reason = None, "result"
+        else:
+            a.death = max(a.death or 0, 4 * self._windows[last][1] - 1)
+
+
+def _argument(node: Any, j: int) -> Value | None:
+    """The value with which argument number j of the trips of a loop begins, if the loop has no other use for it."""
+    if node.function == "control.reversed_loop":
+        given, slot = node.args[1], node.args[4][j]
+    else:
+        given, slot = node.args[0], len(node.args[0]) - 1 - j  # (see loop_derivatives.arguments)
+    return given[slot] if type(slot) is int and list(given).count(given[slot]) == 1 else None
+
+
+def _begins(node: Any, store: Store, of: dict, i: int) -> Allocation | None:
     """The memory of the argument with which a loop begins, if nothing reads it afterwards, and one place is enough for all trips."""
-    if len(store.places) != 1 or len(store.results) != 1 or next(iter(store.places.values()))[2] != 1:
+    if len(store.results) != 1 or [n for *_, n in store.places.values()] != [1]:
         return None
-    what = node.function.rpartition(".")[2]
-    (j,) = store.results
-    given = node.args[1] if what == "reversed_loop" else node.args[0]
-    slot = node.args[4][j] if what == "reversed_loop" else len(given) - 1 - j  # (see loop_derivatives.arguments)
-    argument = given[slot] if type(slot) is int and list(given).count(given[slot]) == 1 else None
-    source = of.get(argument)
-    fits = (
-        source is not None and not source.reason and source.whole and source.death is not None and source.store is None
-    )
-    return (
-        source if fits and rounded(source.size) == store.size and source.last == i and len(source.values) == 1 else None
-    )
-
-
-def _last(graph: Any) -> dict[Value, int]:
-    """The last node that uses each value; of outputs, one behind all."""
-    found = {v: i for i, values in last_uses(graph, takes=True).items() for v in values}
-    return found | dict.fromkeys(graph.outputs, len(graph.nodes))
+    source = of.get(_argument(node, store.results[0]))
+    if source is None or source.reason or source.store is not None or not source.whole or source.death is None:
+        return None
+    ends = source.last == i and len(source.values) == 1
+    return source if ends and rounded(source.size) == store.size else None
 
 
 def _dry(graph: Any, count: int) -> tuple[list[Allocation], list[tuple[int, int]]]:

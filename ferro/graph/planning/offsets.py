@@ -46,11 +46,13 @@ def lower_bound(blocks: Sequence[Block]) -> int:
     return most
 
 
-def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None, distinct: bool = False) -> tuple[list[int], int]:
+def offsets(
+    blocks: Sequence[Block], apart: np.ndarray | None = None, distinct: bool = False, taken: frozenset = frozenset()
+) -> tuple[list[int], int]:
     """For each block its offset, and the size of the arena.
 
     apart: for each two blocks, whether they need places of their own (default: those that live at the same time). distinct: no two of all begin at
-    one offset, so that it can be counted there who lives.
+    one offset, nor at one of `taken`, so that it can be counted there who lives.
     """
     by_time = sorted(range(len(blocks)), key=lambda i: (blocks[i].birth, -blocks[i].size))
     orders = [by_time]
@@ -66,7 +68,7 @@ def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None, distinct: 
         if k >= len(orders):  # what lies highest is placed first
             top = max(range(len(blocks)), key=lambda i: places[i] + blocks[i].size)
             orders.append([top, *[i for i in orders[-1] if i != top]])
-        places, total = _placed(blocks, orders[k], apart, distinct)
+        places, total = _placed(blocks, orders[k], apart, distinct, taken)
         if not best or total < size:
             best, size = places, total
         if size <= least + least // 500:
@@ -74,16 +76,18 @@ def offsets(blocks: Sequence[Block], apart: np.ndarray | None = None, distinct: 
     return best, size
 
 
-def placed(blocks: Sequence[Block], apart: np.ndarray | None, distinct: bool, reuse: bool) -> tuple[list[int], int]:
+def placed(
+    blocks: Sequence[Block], apart: np.ndarray | None, distinct: bool, reuse: bool, taken: frozenset = frozenset()
+) -> tuple[list[int], int]:
     """The same; reuse: False gives each block a place of its own."""
     if reuse:
-        return offsets(blocks, apart, distinct)
+        return offsets(blocks, apart, distinct, taken)
     ends = np.cumsum([0, *[rounded(b.size) for b in blocks]]).tolist()
     return ends[:-1], ends[-1]
 
 
 def _placed(
-    blocks: Sequence[Block], order: Sequence[int], apart: np.ndarray | None, distinct: bool
+    blocks: Sequence[Block], order: Sequence[int], apart: np.ndarray | None, distinct: bool, others: frozenset
 ) -> tuple[list[int], int]:
     """Each block, in this order, in the smallest gap that is large enough between those that live at the same time."""
     count = len(blocks)
@@ -91,7 +95,7 @@ def _placed(
     starts, ends = np.zeros(count, np.int64), np.zeros(count, np.int64)
     where, place = [0] * count, {}
     total, numbers = 0, np.array(order, np.int64)
-    taken: set[int] = set()
+    taken: set[int] = {*others}
     for k, i in enumerate(order):
         block = blocks[i]
         size = rounded(block.size)

@@ -38,7 +38,8 @@ class Table:
             if a.offset is None:
                 self._places[a] = bound.get(a, 0), []
             else:
-                ended = [arena.begins(b.offset + at) for b in before for at, _ in b.spread]  # type: ignore[operator]
+                starts = [b.offset + at for b in before for at, size in b.spread if _meet(a, b.offset + at, size)]
+                ended = [arena.begins(at) for at in starts]
                 self._places[a] = arena.start + a.offset, ended
             if a.inner is not None or a.store is not None:
                 continue
@@ -58,6 +59,10 @@ class Table:
 
 
 END = (-1, 0, 0)  # an entry for no array
+
+
+def _meet(a: Allocation, at: int, size: int) -> bool:
+    return at < a.offset + a.size and a.offset < at + size
 
 
 def _in_turn(allocations: Sequence[Allocation]) -> list[list[Allocation]]:
@@ -96,8 +101,7 @@ def _all_before(allocations: Sequence[Allocation], order: Order | None) -> list[
             for b in placed
             if b not in own
             and b not in last
-            and b.offset < a.offset + a.size
-            and a.offset < b.offset + b.size
+            and _meet(a, b.offset, b.size)
             and (b.birth < a.birth if order is None or b.node == a.node else order.precede(1 << b.node, a.node))
         ]
         found.append(some)

@@ -11,7 +11,9 @@ from ferro.graph.planning.folding import is_elementwise
 from ferro.graph.planning.offsets import rounded
 from ferro.native.arena import LINE
 
-Clashes = Callable[[Any, list], Iterator[str]]  # what is wrong among allocations of a graph that lie in one piece of memory
+Clashes = Callable[
+    [Any, list], Iterator[str]
+]  # what is wrong among allocations of a graph that lie in one piece of memory
 
 _PACK = "control.pack"
 

@@ -25,7 +25,8 @@ class Poison:
         placed = [a for a in plan.allocations if a.offset is not None and in_order]
         # By the node behind which they are gone: places, and where arrays begin that may lie there.
         self._places: dict[int, list[tuple[int, int, list[int]]]] = {}
-        starts, sizes = np.array([a.offset for a in placed]), np.array([a.size for a in placed])
+        where = [(a.offset + at, size) for a in placed for at, size in a.spread]
+        starts, sizes = np.array([at for at, _ in where]), np.array([size for _, size in where])
         for a in placed:
             beside = starts[(starts < a.offset + a.size) & (a.offset < starts + sizes)].tolist()
             self._places.setdefault(a.gone, []).append((a.offset, a.size, list(dict.fromkeys(beside))))
