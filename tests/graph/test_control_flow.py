@@ -211,7 +211,7 @@ def test_an_untaken_branch_captures_nothing() -> None:
     kept = {}
     for x in (ferro.ones(3), -ferro.ones(3)):
         outs = gradient.forward.interpret(x)
-        kept[x.sum().item() > 0] = len(outs[gradient.forward.outputs.index(saved)]._data[()])
+        kept[x.sum().item() > 0] = len(outs[gradient.forward.outputs.index(saved)]._data[()][0])
     assert kept == {True: 2, False: 0}
 
 

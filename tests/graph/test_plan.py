@@ -608,6 +608,16 @@ def test_without_a_handler_the_graph_alone_is_planned(order: str, monkeypatch: p
     assert "arrays do not lie in the arena here: planted" in made.report()
     assert capture(chain, ferro.ones(1000)).plan(order=order).arena_bytes == 4032
 
+    def looped(x: Any, n: Any) -> Any:
+        _, y = ferro.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, (y * x).sin()), (n * 0, x * 2))
+        return ferro.cond(y.sum() > 0, lambda y: y.exp(), lambda y: y * 3, (y,)).sum()
+
+    given = ferro.rand(1000), ferro.tensor(3)
+    some = capture(looped, *given).plan(order=order)
+    some.verify()
+    assert some.arena_bytes >= 8064
+    assert_same(some.run(*given), [looped(*given)])
+
 
 @pytest.mark.parametrize("order", ["serial", "any"])
 def test_a_trace_has_every_node(order: str, tmp_path: Path) -> None:

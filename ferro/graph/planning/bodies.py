@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ferro.graph.executor import last_uses
 from ferro.graph.interpreter import constants
-from ferro.graph.ir import Value, in_memory
-from ferro.graph.passes.memory import Memory
+from ferro.graph.ir import Node, Value, in_memory
 from ferro.graph.planning.folding import candidates_of, fold, may_lie_in
+from ferro.graph.planning.joining import joined
 from ferro.graph.planning.offsets import placed, rounded
 from ferro.graph.planning.places import blocks_of, chains_of
 from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, called_dry, stand_in
@@ -51,6 +50,10 @@ class Store(NamedTuple):
     results: tuple
     places: dict[int, tuple[int, int, int]]
     size: int
+
+    def spread(self) -> list[tuple[int, int]]:
+        """Where arrays may begin in it, and how large they are."""
+        return [(at + n * step, step) for at, step, turns in self.places.values() for n in range(turns)]
 
 
 class Options(NamedTuple):
@@ -220,16 +223,16 @@ class Inner:
         for turns in range(1, _MOST_TURNS + 1):
             trip = trips.next(trip)
             body = self.bodies[trip]
-            arguments = [body.arguments[j] for j in now]
-            if any(b is None or not body.kept.isdisjoint(b.values) for b in arguments):
+            arguments = [b for j in now if (b := body.arguments[j]) is not None]
+            if len(arguments) < len(now) or any(not body.kept.isdisjoint(b.values) for b in arguments):
                 return None, seen
             now = sorted({j for b in arguments for j in _slots(body, b, trips.count)})
             if not now:
                 made = body.result(slots[0])
-                ends = all(b.death is not None for b in arguments)
-                if made is None or (ends and max(b.death for b in arguments) < made.birth):
+                ends = [b.death for b in arguments if b.death is not None]
+                if made is None or (len(ends) == len(arguments) and max(ends) < made.birth):
                     return turns, seen
-                within = in_place and ends and len(arguments) == 1 and _written_over(body, made, arguments[0])
+                within = in_place and len(ends) == len(arguments) == 1 and _written_over(body, made, arguments[0])
                 if within:
                     self.over.add(made)
                 return (turns if within else turns + 1), seen
@@ -270,96 +273,6 @@ def inners_of(graph: Any, options: Options) -> dict[int, Inner]:
     return {i: Inner(node, options) for i, node in enumerate(graph.nodes) if node.graphs}
 
 
-def joined(
-    graph: Any,
-    allocations: list[Allocation],
-    windows: Sequence[tuple[int, int]],
-    inners: dict[int, Inner],
-    in_place: bool,
-) -> list[Allocation]:
-    """Allocations of a graph, in which those of nodes with graphs are replaced by blocks and stores.
-
-    windows: the first event of each node, and the first one behind it.
-    """
-    if not inners:
-        return allocations
-    for a in allocations:  # room for the beginnings and ends of nodes between events
-        a.birth *= 4
-        a.death = None if a.death is None else 4 * a.death
-    found = [a for a in allocations if a.node not in inners]
-    lives = _Lives(graph, windows)
-    of = {a.values[0]: a for a in allocations if a.values}
-    for i, inner in inners.items():
-        node = graph.nodes[i]
-        begin, end = 4 * windows[i][0] - 1, 4 * windows[i][1] - 2
-        for k in inner.own:
-            a = of.get(node.outputs[k])
-            if a is not None and a.node == i:
-                a.birth = begin
-                a.reason = "kept for backward" if inner.is_kept(k) else a.reason
-                found.append(a)
-        placed = {a.values[0]: a for a in found if a.values}
-        for j, results in inner.passed.items():
-            a = placed.get(_argument(node, j))
-            if a is not None and not a.reason:
-                lives.prolong(a, i, [node.outputs[k] for k in results])
-        for store in inner.stores:
-            made = Allocation(store.size, i, begin)
-            made.store, made.death = store, begin
-            made.spread = [(at + n * step, step) for at, step, turns in store.places.values() for n in range(turns)]
-            lives.prolong(made, i, [node.outputs[j] for j in store.results])
-            if in_place and not made.reason:
-                made.folded = _begins(node, store, placed, i)
-            found.append(made)
-        if inner.size:
-            made = Allocation(inner.size, i, begin)
-            made.inner, made.death, made.spread = inner, end, inner.spread()
-            found.append(made)
-    return sorted(found, key=lambda a: a.birth)
-
-
-class _Lives:
-    """How long the values of a graph live, by the graph alone."""
-
-    def __init__(self, graph: Any, windows: Sequence[tuple[int, int]]) -> None:
-        self._nodes, self._windows, self._memory = graph.nodes, windows, Memory(graph)
-        self._last = {v: i for i, values in last_uses(graph, takes=True).items() for v in values}
-        self._last |= dict.fromkeys(graph.outputs, len(graph.nodes))  # behind all nodes
-
-    def prolong(self, a: Allocation, i: int, values: list[Value]) -> None:
-        """Values of node number i, and views of them, lie in an array's memory."""
-        groups = {self._memory.group(v) for v in values}
-        views = [v for n in self._nodes[i + 1 :] for v in n.outputs if self._memory.group(v) in groups]
-        a.values = [*a.values, *values, *views]
-        last = max([self._last.get(v, i) for v in (*values, *views)])
-        a.last = min(max(a.last, last), len(self._nodes) - 1)
-        a.gone = max(a.gone, a.last + 1)
-        if last == len(self._nodes):
-            a.death, a.reason = None, "result"
-        else:
-            a.death = max(a.death or 0, 4 * self._windows[last][1] - 1)
-
-
-def _argument(node: Any, j: int) -> Value | None:
-    """The value with which argument number j of the trips of a loop begins, if the loop has no other use for it."""
-    if node.function == "control.reversed_loop":
-        given, slot = node.args[1], node.args[4][j]
-    else:
-        given, slot = node.args[0], len(node.args[0]) - 1 - j  # (see loop_derivatives.arguments)
-    return given[slot] if type(slot) is int and list(given).count(given[slot]) == 1 else None
-
-
-def _begins(node: Any, store: Store, of: dict, i: int) -> Allocation | None:
-    """The memory of the argument with which a loop begins, if nothing reads it afterwards, and one place is enough for all trips."""
-    if len(store.results) != 1 or [n for *_, n in store.places.values()] != [1]:
-        return None
-    source = of.get(_argument(node, store.results[0]))
-    if source is None or source.reason or source.store is not None or not source.whole or source.death is None:
-        return None
-    ends = source.last == i and len(source.values) == 1
-    return source if ends and rounded(source.size) == store.size else None
-
-
 def _dry(graph: Any, count: int) -> tuple[list[Allocation], list[tuple[int, int]]]:
     """What one run of a graph makes, for arrays that mean nothing; its first `count` inputs are among it, made before node 0."""
     room = EVENTS
@@ -389,7 +302,9 @@ def _run(graph: Any, count: int, found: dict, unpacked: dict, recorder: Recorder
 
     def nodes() -> None:
         own = [stand_in(v) for v in graph.inputs[:count]]
-        recorder(SimpleNamespace(outputs=graph.inputs[:count]), own)
+        first = Node("", ())
+        first.outputs += graph.inputs[:count]
+        recorder(first, own)
         found.update([(v, a) for v, a in zip(graph.inputs[:count], own, strict=True) if v in kept])
         del own
         for i, node in enumerate(graph.nodes):

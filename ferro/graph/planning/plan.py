@@ -17,8 +17,9 @@ import numpy as np
 
 from ferro.core.base import TensorBase, wrap
 from ferro.graph import interpreter
-from ferro.graph.planning.bodies import Options, inners_of, joined
+from ferro.graph.planning.bodies import Options, inners_of
 from ferro.graph.planning.folding import fold as fold_in_place
+from ferro.graph.planning.joining import joined
 from ferro.graph.planning.offsets import lower_bound, placed
 from ferro.graph.planning.out import array_of, targets_of, written
 from ferro.graph.planning.pictures import page, svg

@@ -82,7 +82,7 @@ def rows(plan: Any) -> list[Row]:
             what = _name(value), kind, _bytes(value), str(value.dtype), value.shape
             use = {"first": a.node, "last": last.get(value, a.node), "folded": a.folded is not None and not k}
             found.append(Row(*what, offset=a.offset, address=at, **use, line=line))
-        if a.inner is not None:
+        if a.inner is not None and a.offset is not None:
             found += _inside(a.inner, a.node, a.offset, f"node {a.node}", plan.start)
     return found
 
