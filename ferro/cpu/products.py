@@ -19,6 +19,8 @@ from ferro.cpu.thresholds import (
     BLAS_CHUNKS,
     BLAS_MATRIX,
     BLAS_VECTOR,
+    DOTS_CHUNK,
+    DOTS_LEAST,
     GEMM_LEAST,
     GEMM_LEAST_EACH,
     GEMM_LEAST_STACK,
@@ -159,9 +161,12 @@ def _layers(make: Make) -> Iterator[tuple]:
             yield make(n, n), make(n, n), make(n)
     n = sides(GEMM_LEAST, 3)[1]
     yield make(2, n, n), make(n, n), None
+    for rows, least in ((1, BLAS_VECTOR), (1, 2 * DOTS_CHUNK), (2, DOTS_LEAST), (6, DOTS_LEAST), (11, 2 * DOTS_CHUNK)):
+        for n in sides(math.ceil(least / rows), 2):
+            yield make(rows, n), make(n + 1, n), make(n + 1)
 
 
-@by_kernels("product_part", _layers)
+@by_kernels("product_part dots", _layers)
 def linear(x: Any, w: Any, b: Any = None) -> Any:
     """x wᵀ + b for x of any number of dimensions and a matrix w."""
     if x.ndim == 2 and x.size * w.size <= BLAS_VECTOR and x.dtype in _BLAS:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.indexing import gather, scatter_
-from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.common import SMALL, has_kernel, share_rows
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.reduce import (
     extreme,
@@ -29,7 +29,7 @@ from ferro.cpu.kernels.reduce import (
     total,
 )
 from ferro.cpu.namespace import cpu
-from ferro.cpu.thresholds import SUM_LEAST, SUM_RUN
+from ferro.cpu.thresholds import SUM_GRAIN, SUM_LEAST, SUM_RUN
 
 __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "max_dim", "mean",
            "min_dim", "nansum", "prod", "prod_others", "sum", "tie_weights", "value_gather",
@@ -314,8 +314,20 @@ def _picked(x: Any, dim: int, keepdim: bool, find: Any) -> tuple:
     return over(x, (dim,), keepdim), find(x, dim, keepdim)
 
 
+def _tied(make: Make) -> Iterator[tuple]:
+    for x, dim, keep in matrices(make):
+        x = np.round(8 * x) / 8
+        yield x, amax(x, dim, keep), dim, keep
+
+
+@by_kernels("jit_ties.ties", _tied)
 def tie_weights(x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
     """The share of the cotangent of an extremum `out` over `dim` that each element of x gets: ties share evenly."""
+    if x.size >= SUM_LEAST and x.flags.c_contiguous and dim == (x.ndim - 1,) and has_kernel(x, "ties"):
+        share, rows = np.empty(x.shape, x.dtype), x.size // x.shape[-1]
+        args = x.reshape(rows, -1), out.reshape(rows), share.reshape(rows, -1)
+        share_rows("ties", rows, SUM_GRAIN // (2 * x.shape[-1]) + 1, args)
+        return share
     if not keepdim:
         out = np.reshape(out, [1 if d in dim else s for d, s in enumerate(x.shape)])
     hit = x == out

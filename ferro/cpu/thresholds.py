@@ -159,6 +159,18 @@ PRODUCT_CHUNK = 1 << 20
 # shown by: bench/thresholds.py
 GEMM_LEAST = (1 << 18) + 1
 
+# multiplications: of a few rows with a transposed matrix, from which on dot products are quicker than BLAS; of one row: BLAS_VECTOR
+# shown by: bench/run.py --rows 'nn: linear (1|8)x'
+DOTS_LEAST = 1 << 17
+
+# bytes: of these rows, up to which they stay in the second cache beside the rows of the matrix
+# shown by: bench/run.py --rows 'nn: linear (1|8)x'
+DOTS_NEAR = 1 << 18
+
+# multiplications: of a chunk of such a product, which waits for memory
+# shown by: bench/run.py --rows 'nn: linear (1|8)x' --threads 2
+DOTS_CHUNK = 1 << 18
+
 # multiplications: of a stack of products, from which on it is
 # shown by: bench/thresholds.py
 GEMM_LEAST_STACK = 1 << 19

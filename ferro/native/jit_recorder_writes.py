@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import types
 
-from ferro.native.jit import device
-from ferro.native.jit_arrays import is_array, is_like, is_number, is_plain, size_of
+from ferro.native.jit import device, kernel
+from ferro.native.jit_arrays import array_at, is_array, is_like, is_number, is_plain, size_of
+from ferro.native.jit_entries import helpers, queue
 from ferro.native.jit_fields import (
     WRITABLE,
     address_of,
@@ -19,7 +21,6 @@ from ferro.native.jit_fields import (
     store64,
     the_none,
     the_true,
-    the_workers,
 )
 from ferro.native.jit_interpreter import (
     bundle,
@@ -51,9 +52,10 @@ from ferro.native.jit_objects import (
     put,
     slot,
 )
-from ferro.native.thresholds import ENTRY_MOST
-from ferro.native.work_queue import BUDGET
+from ferro.native.jit_work_queue import freely_in_rows
+from ferro.native.thresholds import CHUNK, ENTRY_MOST, MOST_CHUNKS
 
+_get_item = external("PyObject_GetItem", types.int64, types.int64, types.int64)
 _set_item = external("PyObject_SetItem", types.int32, types.int64, types.int64, types.int64)
 _index_error = address_of("PyExc_IndexError")
 _copy_bytes = external("memcpy", types.int64, types.int64, types.int64, types.int64)
@@ -92,19 +94,46 @@ def assigned(objects, count):
         return 0
     if not flags_of(a) & WRITABLE or not _is_free(x, mode) or not _may_be_read(value, x, mode):
         return 0
-    if size_of(b) >= ENTRY_MOST and load64(the_workers() + 8 * BUDGET) > 1:  # (Python has it copied by all threads)
-        return 0
+    threads = helpers() if size_of(b) >= ENTRY_MOST else 0
+    if threads < 0:
+        return -1
     retain(a)
     retain(b)
-    done = _set_item(a, key, b)
+    done = _shared(a, key, b, threads) if threads > 0 else 1 if _set_item(a, key, b) == 0 else -1
     give_up(a, b)
-    if done != 0:
+    if done < 0:
         if error_is(load64(_index_error())) == 0:
             return handed_on()
         clear_error()  # (Python has the words)
+    if done < 1:
         return 0
     name = load64(objects + 24) if count == 4 else known("'__setitem__'")
     return new_ref(x) if _noted(x, name) else -1
+
+
+@kernel
+def _copy_chunk(source, target):
+    """Bytes that lie side by side."""
+    _copy_bytes(np.int64(target.ctypes.data), np.int64(source.ctypes.data), source.size)
+
+
+@device
+def _shared(a, key, b, threads):
+    """a[key] = b by so many helping threads. 0 if something lies with gaps, or is broadcast: Python has it copied; -1 after an error."""
+    view = _get_item(a, key)
+    if view == 0:
+        return -1
+    number, width = (FLOAT32, 4) if is_array(a, FLOAT32) else (FLOAT64, 8)
+    done = 0
+    if is_plain(view, number) and is_plain(b, number) and is_like(view, b):
+        size, source, target = size_of(b), data_of(b), data_of(view)
+        count = size * width
+        if source + count <= target or target + count <= source:
+            given = (array_at(np.uint8, source, (count,)), array_at(np.uint8, target, (count,)))
+            freely_in_rows(_copy_chunk, (queue(), threads, min(size // CHUNK, MOST_CHUNKS), count, 0, -2), given)
+            done = 1
+    release(view)
+    return done
 
 
 @device

@@ -121,7 +121,7 @@ def _shared(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -> Any
 
 def _shared_by_numbers(xp: Any, g: Any, x: Any, out: Any, dim: tuple, keepdim: bool) -> Any:
     """The same, but nan for all where the extremum is nan, as in PyTorch."""
-    return _shared(xp, g * xp.where(out == out, 1, math.nan), x, out, dim, keepdim)  # noqa: PLR0124
+    return _shared(xp, xp.where(out == out, g, math.nan), x, out, dim, keepdim)  # noqa: PLR0124
 
 
 # -- over several dimensions -------------------------------------------------------------------------------------------

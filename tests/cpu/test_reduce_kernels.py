@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import ferro
 from ferro import cpu
 from ferro.cpu.kernels import reduce
 from ferro.native import threads
@@ -114,3 +115,18 @@ def test_the_first_extreme_of_a_column_is_found_by_any_number_of_threads(shape, 
     for function, place in ((cpu.max_dim, x.argmax(0)), (cpu.min_dim, x.argmin(0))):
         np.testing.assert_array_equal(alike(lambda f: f(x, 0, False)[1], function), place)
         np.testing.assert_array_equal(alike(lambda f: f(x, 0, True)[0], function), x[place, columns][None])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_shares_of_large_extrema(dtype: Any, rng: np.random.Generator) -> None:
+    """Numbers that tie share evenly, nan beside nan too; the gradient keeps its dtype on the way."""
+    x = rng.integers(0, 9, (600, 300)).astype(dtype)
+    x[3, 5], x[4, :2], x[5] = np.nan, np.inf, -np.inf
+    best = x.max(-1)
+    hit = (x == best[:, None]) | (np.isnan(x) & np.isnan(best)[:, None])
+    share = cpu.tie_weights(x, best, (1,), False)
+    assert share.dtype == dtype
+    np.testing.assert_array_equal(share, (hit / hit.sum(-1, keepdims=True).astype(dtype)).astype(dtype))
+    t = ferro.tensor(x, requires_grad=True)
+    t.amax(-1).sum().backward()
+    np.testing.assert_array_equal(np.asarray(t.grad), np.where(np.isnan(best)[:, None], np.nan, share))

@@ -6,13 +6,25 @@ import numpy as np
 
 from ferro.cpu.blas_products import gemm as blas_gemm
 from ferro.cpu.by_kernels import kernels
-from ferro.cpu.kernels.tiles import COLUMNS, DTYPES, FEW, ROWS
-from ferro.cpu.thresholds import GEMM_LEAST, GEMM_LEAST_EACH, GEMM_LEAST_STACK, GEMM_LEAST_TURNED, PRODUCT_CHUNK
+from ferro.cpu.kernels.common import MOST_CHUNKS
+from ferro.cpu.kernels.tiles import COLUMNS, DOTS, DTYPES, FEW, ROWS
+from ferro.cpu.thresholds import (
+    BLAS_VECTOR,
+    DOTS_CHUNK,
+    DOTS_LEAST,
+    DOTS_NEAR,
+    GEMM_LEAST,
+    GEMM_LEAST_EACH,
+    GEMM_LEAST_STACK,
+    GEMM_LEAST_TURNED,
+    PRODUCT_CHUNK,
+)
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import helpers, run_rows
 
 _KERNELS = kernels("jit_gemm.product_part", tiled=True)
+_DOTS = kernels("jit_dots.dots", tiled=True)
 _FEW_ROWS, _FEW_COLUMNS = 6, 16
 _BROAD = 8  # columns of tiles that can be shared
 
@@ -26,6 +38,8 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
         work = a.size * b.shape[-1]
         if b.ndim > 2:
             work = max(work, a.shape[-2] * b.size)
+        elif work > BLAS_VECTOR and a.ndim == 2 and _has_few_rows(a, b, work):
+            return _by_dots(a, b.T, start)
         if work >= GEMM_LEAST and _is_suitable(a, b, work):
             if start is None and a.ndim == 2 and b.ndim == 2:
                 out = np.empty((a.shape[0], b.shape[1]), a.dtype)
@@ -33,6 +47,28 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
                 return out
             return _by_kernel(a, b, start)
     out = blas_gemm(a, b)
+    if start is not None:
+        out += start
+    return out
+
+
+def _has_few_rows(a: np.ndarray, b: np.ndarray, work: int) -> bool:
+    """Whether dot products are the quickest for a and a transposed b, and there is machine code of them."""
+    m, dtype = len(a), a.dtype
+    if dtype not in DTYPES or not 0 < m <= DOTS[dtype.itemsize] or (work < DOTS_LEAST and m > 1):
+        return False
+    in_rows = a.flags.c_contiguous and b.flags.f_contiguous and a.flags.aligned and b.flags.aligned
+    fits = a.nbytes <= DOTS_NEAR and a.shape[1] == len(b) and b.dtype is dtype
+    return in_rows and fits and readiness.ready(_DOTS, dtype)
+
+
+def _by_dots(a: np.ndarray, w: np.ndarray, start: np.ndarray | None) -> np.ndarray:
+    """a wᵀ (+ start) for an a of few rows."""
+    out = np.empty((len(a), len(w)), a.dtype)
+    groups = -(-len(w) // 4)
+    run_rows(
+        "dots", min(out.size * a.shape[1] // DOTS_CHUNK, groups, MOST_CHUNKS), groups, (0, groups, a, w, out), -1, 0
+    )
     if start is not None:
         out += start
     return out

@@ -100,34 +100,45 @@ def _in_blocks(function):
     return device(add)
 
 
-def _rows_by(function):
-    add = _in_blocks(function)
+def _rows_by(function, center_of):
+    add, center_of = _in_blocks(function), device(center_of)
 
     def run(x, center, out, first, stop):
         if out.shape[0] == x.shape[0]:  # (whole rows; what `_part` does takes as long as a fifth of a row of 1000)
             for i in range(first, stop):
-                out[i] = add(x[i], center[i])
+                out[i] = add(x[i], center_of(center, i))
         else:
             for k in range(first, stop):
                 i, start, end = _part(k, out, x)
-                out[k] = add(x[i, start:end], center[i])
+                out[k] = add(x[i, start:end], center_of(center, i))
 
     return device(run)
 
 
-_sums, _squares = _rows_by(total_from), _rows_by(squares_from)
+def _both(function):
+    """Of rows that have a center each, and of rows without."""
+    return _rows_by(function, lambda center, i: center[i]), _rows_by(function, lambda center, i: None)
+
+
+(_sums, _plain_sums), (_squares, _plain_squares) = _both(total_from), _both(squares_from)
 
 
 @kernel
 def sum_rows(x, center, out, first, stop):
-    """The sums of x - center, with a center for each row of x."""
-    _sums(x, center, out, first, stop)
+    """The sums of x - center, with a center for each row of x, or those of x if there is none."""
+    if center.size:
+        _sums(x, center, out, first, stop)
+    else:
+        _plain_sums(x, center, out, first, stop)
 
 
 @kernel
 def square_rows(x, mean, out, first, stop):
-    """The sums of (x - mean)², with a mean for each row of x."""
-    _squares(x, mean, out, first, stop)
+    """The sums of (x - mean)², with a mean for each row of x, or those of x² if there is none."""
+    if mean.size:
+        _squares(x, mean, out, first, stop)
+    else:
+        _plain_squares(x, mean, out, first, stop)
 
 
 @device

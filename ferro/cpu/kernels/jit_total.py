@@ -40,8 +40,8 @@ def _sums_by(rows: Any, columns: Any) -> Any:
     def parts_of(x, before, n, behind, found, cut, queue, count):
         _, tiles, chunks = cut
         if behind == 1:
-            zero = np.zeros(before, x.dtype)
-            values = (x.reshape(before, n), zero, found.reshape(-1), _FIRST, tiles)
+            none = np.empty(0, x.dtype)
+            values = (x.reshape(before, n), none, found.reshape(-1), _FIRST, tiles)
             over_rows(rows, queue, count, chunks, tiles, -1, 3, values)
         else:
             none = np.empty((0, 0), x.dtype)

@@ -50,7 +50,7 @@ def total(
         away = x if center is None else x - center
         return (away.astype(_DOUBLE) ** power).astype(dtype).reshape(shape)
     if center is None:
-        about = np.zeros((cut[0], 1) if cut[2] == 1 else (0, 0), x.dtype)
+        about = np.empty((0, 0), x.dtype)
     else:
         about = np.empty((cut[0], cut[2]), x.dtype)
         about.reshape(left)[...] = center

@@ -14,4 +14,6 @@ _BYTES, _MANY = isa.registers()
 ROWS, VECTORS = 12 if _MANY else 6, 2
 COLUMNS = {size: VECTORS * _BYTES // size for size in (4, 8)}  # by the size of a number
 FEW = 320  # rows of a up to which reading b where it lies costs less than copying it
+# rows of a, at most, whose dot products with the columns of b are quicker than tiles, by the size of a number
+DOTS = {4: 11, 8: 11 if _MANY else 6}
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64)) if isa.LEVEL in ("avx2", "avx512") else ()
