@@ -157,20 +157,31 @@ def test_random_programs_with_control_flow(seed: int) -> None:
     assert str(Graph.parse(str(graph))) == str(graph)
 
 
+def graphs_of(seed: int) -> list:
+    """A random program as a graph, and with its gradients."""
+    program = block(random.Random(seed), 2, 4, 1)
+    leaves = [ferro.randn(3, dtype=ferro.float64, requires_grad=k < 3) for k in range(4)]
+    graph = capture(lambda *leaves: run(program, list(leaves))[0] * 1, *leaves)
+    if not graph.outputs[0].node or not graph.histories[0]:
+        return [graph, graph.optimise()]
+    try:
+        joint = graph.differentiate().joint
+    except NotImplementedError:  # (a write over what a gradient needs)
+        return [graph, graph.optimise()]
+    return [graph, graph.optimise(), joint, joint.optimise(differentiable=False)]
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs_by_plan(seed: int) -> None:
-    program = block(random.Random(seed), 2, 4, 1)
-    given = [[ferro.randn(3, dtype=ferro.float64) for _ in range(4)] for _ in range(4)]
-    graph = capture(lambda *leaves: run(program, list(leaves))[0] * 1, *given[0])
-    for kind in (graph, graph.optimise()):
+    for graph in graphs_of(seed):
+        given = [[ferro.randn(*v.shape, dtype=ferro.float64) for v in graph.inputs] for _ in range(4)]
         for order in ("serial", "any"):
-            made = kind.plan(order)
+            made = graph.plan(order)
             made.verify()
             for i, leaves in enumerate(given):
                 ferro.manual_seed(i)
                 want = graph.interpret(*leaves)
-                ferro.manual_seed(i)
-                found = made.run(*leaves, poison=i % 2 == 0)
-                assert all(same_bits(x._data, y._data) for x, y in zip(found, want, strict=True))
-                ferro.manual_seed(i)
-                assert same_bits(kind.plan(order, rotate=False).run(*leaves)[0]._data, want[0]._data)
+                for some, poison in ((made, i % 2 == 0), (graph.plan(order, rotate=False), False)):
+                    ferro.manual_seed(i)
+                    found = some.run(*leaves, poison=poison)
+                    assert all(same_bits(x._data, y._data) for x, y in zip(found, want, strict=True))

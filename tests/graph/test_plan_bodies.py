@@ -298,6 +298,39 @@ def test_what_a_body_leaks_is_not_written_over() -> None:
     assert len(want_kept) == 21
 
 
+def test_what_a_body_leaks_is_not_written_over_by_a_loop_in_place() -> None:
+    kept: list = []
+
+    def keeping(xp: Any, x: Any) -> Any:
+        y = x * 2
+        if kept:
+            kept.append(y)
+        return y + 1
+
+    op = operation("tests.bodies.keeping_twice", keeping)
+
+    def function(x: Any, n: Any) -> Any:
+        y = ferro.cond(x.sum() > 0, lambda x: apply(op, (apply(op, (x,)).sin(),)).sin(), lambda x: x * 2, (x + 1,))
+        z = ferro.while_loop(lambda z, i: i < n, lambda z, i: (z * 1.5, i + 1), (y.exp(), n * 0))[0]
+        return z.sum()
+
+    x, n = ferro.rand(N), ferro.tensor(3)
+    made = capture(function, x, n).optimise().plan()
+    store = next(a for a in made.allocations if a.store is not None and a.folded is not None)
+    block = next(a for a in made.allocations if a.inner is not None)
+    leaked = next(a for a in block.inner.bodies[0].allocations if not a.values and a.size == BYTES)
+    store.offset = store.folded.offset = block.offset + leaked.offset + 64  # in what is leaked
+    made.arena_bytes += 2 * BYTES
+    for _ in range(2):
+        kept[:] = [None]
+        found = made.run(x, n)[0]
+        got = [y.copy() for y in kept[1:]]
+        kept[:] = [None]
+        assert same_bits(found._data, function(x, n)._data)
+        assert len(got) == 2
+        assert all(map(same_bits, got, kept[1:]))
+
+
 def test_an_error_in_a_trip_leaves_the_next_run_right() -> None:
     fails = [0]
 

@@ -19,13 +19,12 @@ from ferro.graph.executor import last_uses
 from ferro.graph.interpreter import constants
 from ferro.graph.ir import Node, Value, in_memory
 from ferro.graph.planning.folding import candidates_of, fold, may_lie_in
-from ferro.graph.planning.joining import joined
+from ferro.graph.planning.joining import joined, kept_in
 from ferro.graph.planning.offsets import placed, rounded
 from ferro.graph.planning.places import blocks_of, chains_of
 from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, called_dry, stand_in
 
 _MOST_TURNS = 8  # an array that more trips hand on lies outside
-_KEPT = "control.pack"
 
 
 class Trips(NamedTuple):
@@ -76,7 +75,8 @@ class Body:
         found, windows = _dry(graph, count)
         arguments = {v: a for a in found if a.node < 0 for v in a.values[:1]}
         self.arguments = [arguments.get(v) for v in graph.inputs[:count]]
-        kept = {v for node in graph.nodes if node.function == _KEPT for v in node.operands}
+        self.inners = inners_of(graph, options)
+        kept = self.kept = kept_in(graph, self.inners)
         for a in found:
             if a.node < 0:
                 a.reason = "argument"
@@ -84,9 +84,7 @@ class Body:
                 a.reason = "result" if kept.isdisjoint(a.values) else "kept for backward"
             elif a.death is None:
                 a.death = windows[-1][1]
-        self.kept = kept
-        self.inners = inners_of(graph, options)
-        self.allocations = joined(graph, found, windows, self.inners, options.fold)
+        self.allocations = joined(graph, found, windows, self.inners, options.fold, kept)
         if options.fold:
             fold(graph, self.allocations)
         chains = chains_of(self.allocations)

@@ -18,10 +18,11 @@ def joined(
     windows: Sequence[tuple[int, int]],
     inners: dict[int, Any],
     in_place: bool,
+    kept: set[Value],
 ) -> list[Allocation]:
     """Allocations of a graph, in which those of nodes with graphs are replaced by blocks and stores.
 
-    windows: the first event of each node, and the first one behind it.
+    windows: the first event of each node, and the first one behind it; kept: values that outlive the run, see `kept_in`.
     """
     if not inners:
         return allocations
@@ -29,15 +30,14 @@ def joined(
         a.birth *= 4
         a.death = None if a.death is None else 4 * a.death
     found = [a for a in allocations if a.node not in inners]
-    lives = _Lives(graph, windows)
+    for a in found:
+        if not a.reason and not kept.isdisjoint(a.values):
+            a.reason, a.death = "kept for backward", None
+    lives = _Lives(graph, windows, kept)
     for i, inner in inners.items():
         node = graph.nodes[i]
         begin, end = 4 * windows[i][0] - 1, 4 * windows[i][1] - 2
-        own = {node.outputs[k]: k for k in inner.own}
-        for a in [a for a in allocations if a.node == i and a.values and a.values[0] in own]:
-            a.birth = begin
-            a.reason = "kept for backward" if inner.is_kept(own[a.values[0]]) else a.reason
-            found.append(a)
+        found += _own(node, inner, [a for a in allocations if a.node == i and a.values], begin, kept)
         placed = {a.values[0]: a for a in found if a.values}
         for j, results in inner.passed.items():
             argument = _argument(node, j)
@@ -58,11 +58,53 @@ def joined(
     return sorted(found, key=lambda a: a.birth)
 
 
+def _own(node: Any, inner: Any, made: list[Allocation], begin: int, kept: set[Value]) -> list[Allocation]:
+    """The results of a node that lie where the graph around has them, from its beginning on."""
+    own = {node.outputs[k]: k for k in inner.own}
+    found = [a for a in made if a.values[0] in own]
+    for a in found:
+        a.birth = begin
+        if inner.is_kept(own[a.values[0]]) or not kept.isdisjoint(a.values):
+            a.reason = "kept for backward"
+    return found
+
+
+def kept_in(graph: Any, inners: dict[int, Any]) -> set[Value]:
+    """The values whose arrays are kept for backward, by the graph or by graphs of its nodes: they outlive the run."""
+    found = {v for node in graph.nodes if node.function == "control.pack" for v in node.operands}
+    for i, inner in inners.items():
+        operands = operands_of(graph.nodes[i])
+        for body in inner.bodies:
+            found.update(
+                [v for v, own in zip(operands, body.graph.inputs, strict=False) if v is not None and own in body.kept]
+            )
+    return found
+
+
+def operands_of(node: Any) -> list[Value | None]:
+    """What the inputs of a node's graphs are at first; of a stacked operand they get slices."""
+    args, what = node.args, node.function.rpartition(".")[2]
+    if what == "branch":
+        return list(args[1])
+    if what in ("cond", "switch"):
+        found, place = [], 1
+        for n in args[2]:
+            found.append(args[0][place])
+            place += n
+        return found
+    if what == "reversed_loop":
+        begun = sum(type(s) is int for s in args[4])
+        return [*[args[1][s] if type(s) is int else None for s in args[4]], *args[1][begun:]]
+    varying = args[3] if what == "while_loop" else args[2] + args[3]
+    others = len(args[0]) - varying
+    return [*args[0][others:][::-1], *args[0][:others]]
+
+
 class _Lives:
     """How long the values of a graph live, by the graph alone."""
 
-    def __init__(self, graph: Any, windows: Sequence[tuple[int, int]]) -> None:
-        self._nodes, self._windows, self._memory = graph.nodes, windows, Memory(graph)
+    def __init__(self, graph: Any, windows: Sequence[tuple[int, int]], kept: set[Value]) -> None:
+        self._nodes, self._windows, self._memory, self._kept = graph.nodes, windows, Memory(graph), kept
         self._last = {v: i for i, values in last_uses(graph, takes=True).items() for v in values}
         self._last |= dict.fromkeys(graph.outputs, len(graph.nodes))  # behind all nodes
 
@@ -74,19 +116,16 @@ class _Lives:
         last = max([self._last.get(v, i) for v in (*values, *views)])
         a.last = min(max(a.last, last), len(self._nodes) - 1)
         a.gone = max(a.gone, a.last + 1)
-        if last == len(self._nodes):
-            a.death, a.reason = None, "result"
+        if last == len(self._nodes) or not self._kept.isdisjoint(a.values):
+            a.death, a.reason = None, "result" if last == len(self._nodes) else "kept for backward"
         else:
             a.death = max(a.death or 0, 4 * self._windows[last][1] - 1)
 
 
 def _argument(node: Any, j: int) -> Value | None:
     """The value with which argument number j of the trips of a loop begins, if the loop has no other use for it."""
-    if node.function == "control.reversed_loop":
-        given, slot = node.args[1], node.args[4][j]
-    else:
-        given, slot = node.args[0], len(node.args[0]) - 1 - j  # (see loop_derivatives.arguments)
-    return given[slot] if type(slot) is int and list(given).count(given[slot]) == 1 else None
+    operands = operands_of(node)
+    return operands[j] if operands.count(operands[j]) == 1 else None
 
 
 def _begins(node: Any, store: Any, of: dict, i: int) -> Allocation | None:

@@ -1,11 +1,13 @@
 """Offsets: places in one arena for blocks that live for some time, so that no two that live at once overlap.
 
 The problem (dynamic storage allocation) is NP-hard; some greedy orders are tried, and the shortest arena is taken. (Source: Pisarchyk, Lee,
-Efficient Memory Management for Deep Neural Net Inference, 2020, section 5: greedy by size, each block in the best gap.)
+Efficient Memory Management for Deep Neural Net Inference, 2020, section 5: greedy by size, each block in the best gap.) Then blocks are moved to an
+earlier turn, as long as that makes the arena no larger.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,13 +15,12 @@ import numpy as np
 
 from ferro.native.arena import LINE
 
-_PAGE, _SHIFTS, _LARGE = (
-    4096,
-    8,
-    1 << 18,
-)  # so many cache lines a block may begin later than it could; at the end of the arena a large one
+# So many cache lines a block may begin later than it could, at the end of the arena a large one, to keep streams apart.
+_PAGE, _SHIFTS, _LARGE = 4096, 8, 1 << 18
 _MOST = 20_000  # blocks; the search among more takes too long
-_FEW, _TRIES = 1_000, 30  # with so few blocks, so many other orders are tried
+_TRIES, _PLACED = 80, 8_000  # so many other orders are tried, and so many blocks placed in them
+_SMALL = 1024  # bytes for which no other order is looked for
+_NEAR = 64  # an arena is large if this part of it is too much
 
 
 class Block(NamedTuple):
@@ -56,24 +57,47 @@ def offsets(
     """
     by_time = sorted(range(len(blocks)), key=lambda i: (blocks[i].birth, -blocks[i].size))
     orders = [by_time]
-    places: list[int] = []
     if len(blocks) <= _MOST:
         orders.append(sorted(by_time, key=lambda i: -blocks[i].size))
         orders.append(sorted(by_time, key=lambda i: -blocks[i].size * (blocks[i].death - blocks[i].birth)))
     least = lower_bound([Block(rounded(b.size), b.birth, b.death) for b in blocks])
-    tries = _TRIES if len(blocks) <= _FEW else len(orders)
-    best: list[int] = []
-    size = 0
-    for k in range(tries):
-        if k >= len(orders):  # what lies highest is placed first
-            top = max(range(len(blocks)), key=lambda i: places[i] + blocks[i].size)
-            orders.append([top, *[i for i in orders[-1] if i != top]])
-        places, total = _placed(blocks, orders[k], apart, distinct, taken)
-        if not best or total < size:
-            best, size = places, total
-        if size <= least + least // 500:
+    found, size = _searched(blocks, orders, least, apart, distinct, taken)
+    if size > least + max(least // _NEAR, _SMALL):  # (room that keeps streams apart may be what lacks)
+        alone = [Block(b.size, b.birth, b.death) for b in blocks]
+        others, other = _searched(alone, orders, least, apart, distinct, taken)
+        if size > other + other // _NEAR:
+            return others, other
+    return found, size
+
+
+def _searched(
+    blocks: Sequence[Block],
+    orders: list[list[int]],
+    least: int,
+    apart: np.ndarray | None,
+    distinct: bool,
+    taken: frozenset,
+) -> tuple[list[int], int]:
+    """The best of some orders, and of those that come from it by moves of one block."""
+    best, size, kept = *_placed(blocks, orders[0], apart, distinct, taken), orders[0]
+    rng = random.Random(0)
+    for k in range(1, len(orders) + min(_TRIES, _PLACED // max(len(blocks), 1))):
+        if size <= least + max(least // 500, _SMALL):
             break
+        order = orders[k] if k < len(orders) else _moved(blocks, kept, best, size, rng)
+        places, total = _placed(blocks, order, apart, distinct, taken)
+        if total < size or (total == size and k >= len(orders)):
+            best, size, kept = places, total, order
     return best, size
+
+
+def _moved(blocks: Sequence[Block], order: list[int], places: list[int], size: int, rng: random.Random) -> list[int]:
+    """An order in which one block comes earlier, in every other case one of those that lie highest."""
+    top = [i for i, b in enumerate(blocks) if places[i] + rounded(b.size) == size]
+    i = rng.choice(top) if top and rng.random() < 0.5 else rng.choice(order)
+    found = [j for j in order if j != i]
+    found.insert(rng.randrange(order.index(i) + 1), i)
+    return found
 
 
 def placed(

@@ -19,7 +19,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.graph import interpreter
 from ferro.graph.planning.bodies import Options, inners_of
 from ferro.graph.planning.folding import fold as fold_in_place
-from ferro.graph.planning.joining import joined
+from ferro.graph.planning.joining import joined, kept_in
 from ferro.graph.planning.offsets import lower_bound, placed
 from ferro.graph.planning.out import array_of, targets_of, written
 from ferro.graph.planning.pictures import page, svg
@@ -60,6 +60,7 @@ class Plan:
         self._table: Table | None = None
         self._stale = not ahead  # whether the next run is recorded
         self.inners = inners_of(graph, options)
+        self._kept = kept_in(graph, self.inners)
         self._seeks = bool(self.inners)  # whether each node begins with entries of its own
         self._rooms: Any = None
         self._released, self._refusal = False, refusal()
@@ -85,7 +86,9 @@ class Plan:
 
     def _settle(self, allocations: list[Allocation], windows: list[tuple[int, int]]) -> None:
         """Makes the plan for these allocations; the events of each node lie in its window."""
-        allocations = joined(self.graph, allocations, windows, self.inners, self.options.fold and self.tasks is None)
+        allocations = joined(
+            self.graph, allocations, windows, self.inners, self.options.fold and self.tasks is None, self._kept
+        )
         results = {*self.graph.outputs}
         for a in allocations:
             if a.death is None:

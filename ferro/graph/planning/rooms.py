@@ -141,8 +141,8 @@ class Rooms:
         for a in own:
             if a is block or a.store is not None:
                 at, before = address(a)
-                if at and a.folded is None:  # (else the argument of a loop lies there still)
-                    self._guard(node, at - self._arena.start, a.size, before)
+                if at:
+                    self._guard(node, at - self._arena.start, a.size, before, a.folded is not None)
             if a.store is not None and (at := address(a)[0]):
                 stores.update({j: (at + first, step, n) for j, (first, step, n) in a.store.places.items()})
         for p, body in enumerate(inner.bodies):
@@ -153,9 +153,9 @@ class Rooms:
             node.copies = self._copies(inner, stores)
         return node
 
-    def _guard(self, node: _Node, offset: int, size: int, before: list[int]) -> None:
+    def _guard(self, node: _Node, offset: int, size: int, before: list[int], folded: bool) -> None:
         first, count = self._arena.begins(offset), -(-size // LINE)
-        node.guards.append((first, count))
+        node.guards.append((first + folded, count - folded))  # (the argument of a loop may lie there still)
         node.singles += [at for at in before if not first <= at < first + count]
 
     def _copies(self, inner: Inner, stores: dict) -> int:

@@ -11,7 +11,7 @@ from ferro.graph.planning.folding import is_elementwise
 from ferro.graph.planning.offsets import rounded
 from ferro.graph.planning.order import Order
 from ferro.graph.planning.recording import Allocation
-from ferro.graph.planning.verify_bodies import wrong_in
+from ferro.graph.planning.verify_bodies import kept_inside, wrong_in
 from ferro.native.arena import LINE
 
 
@@ -31,6 +31,7 @@ def verify(plan: Any) -> None:
         if not {*graph.outputs}.isdisjoint(a.values):
             wrong.append(f"{_said(graph, a)} is a result, which must lie outside of the arena")
     wrong += _overlaps(graph, placed, uses, order)
+    wrong += kept_inside(graph, placed, plan.inners)
     for i, inner in plan.inners.items():
         wrong += wrong_in(graph.nodes[i], inner, lambda g, some: _overlaps(g, some, _uses(g, some), None))
     if wrong:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ferro.graph.ir import Value
 from ferro.graph.passes.memory import may_share
 from ferro.graph.planning.folding import is_elementwise
+from ferro.graph.planning.joining import kept_in
 from ferro.graph.planning.offsets import rounded
 from ferro.native.arena import LINE
 
@@ -27,6 +28,7 @@ def wrong_in(node: Any, inner: Any, clashes: Clashes) -> Iterator[str]:
             if a.offset < 0 or a.offset % LINE or a.offset + a.size > inner.size:
                 yield f"{a!r} in {said} does not lie within {inner.size} bytes, or not at a cache line"
         yield from clashes(body.graph, placed)
+        yield from kept_inside(body.graph, placed, body.inners)
         for i, more in body.inners.items():
             yield from wrong_in(body.graph.nodes[i], more, clashes)
     for store in inner.stores:
@@ -38,6 +40,14 @@ def wrong_in(node: Any, inner: Any, clashes: Clashes) -> Iterator[str]:
             yield f"places of what {said} carries do not begin at cache lines"
     if inner.trips is not None and inner.rotates:
         yield from _wrong_trips(inner, said)
+
+
+def kept_inside(graph: Any, placed: list, inners: dict) -> Iterator[str]:
+    """Arrays in the arena that are kept for backward."""
+    kept = kept_in(graph, inners)
+    for a in placed:
+        if not kept.isdisjoint(a.values):
+            yield f"{a!r} is kept for backward, and must lie outside of the arena"
 
 
 class _Array(NamedTuple):
