@@ -25,7 +25,7 @@ from ferro.cpu.memory import empty_cache
 from ferro.graph import Graph, capture
 from ferro.graph.compare import same_bits
 from ferro.graph.errors import PlanError
-from ferro.graph.planning import folding, offsets, places, plan
+from ferro.graph.planning import folding, offsets, places, plan, recording
 from ferro.graph.planning.bodies import Options
 from ferro.graph.planning.folding import candidates_of
 from ferro.graph.planning.plan import Plan
@@ -601,6 +601,8 @@ def test_without_a_handler_the_graph_alone_is_planned(order: str, monkeypatch: p
     seen = gradient.joint.plan(order=order)
     for module in (plan, folding):
         monkeypatch.setattr(module, "refusal", lambda: "planted")
+    monkeypatch.setattr(recording, "Arena", None)  # (which other processors have not)
+    monkeypatch.setattr(folding, "Arena", None)
     made = gradient.joint.plan(order=order)
     made.verify()
     assert seen.arena_bytes / 2 < made.arena_bytes <= seen.arena_bytes  # (scratch is not known)
@@ -615,7 +617,7 @@ def test_without_a_handler_the_graph_alone_is_planned(order: str, monkeypatch: p
     given = ferro.rand(1000), ferro.tensor(3)
     some = capture(looped, *given).plan(order=order)
     some.verify()
-    assert some.arena_bytes >= 8064
+    assert some.arena_bytes >= 4032  # (what branches and trips make is not known)
     assert_same(some.run(*given), [looped(*given)])
 
 

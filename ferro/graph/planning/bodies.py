@@ -29,7 +29,7 @@ _MOST_TURNS = 8  # an array that more trips hand on lies outside
 
 class Trips(NamedTuple):
     """The graphs of a loop in the order of its trips: behind the last comes the one at `back`. The first `count` results of each are the
-    first arguments of the next, results from `stacked` on lie in slices of stacked ones.
+    first arguments of the next; the others are slices of stacked results.
     """
 
     graphs: tuple
@@ -171,15 +171,9 @@ class Inner:
         for j in range(trips.count):
             now, seen = {j}, set()
             for trip in range(trips.count * len(self.bodies) + 1):
-                body = (
-                    self.bodies[min(trip, len(self.bodies) - 1)] if trip < len(self.bodies) else self.bodies[trips.back]
-                )
-                now = {
-                    k
-                    for i in now
-                    if body.arguments[i] is not None
-                    for k in _slots(body, body.arguments[i], trips.count)
-                }
+                body = self.bodies[trip if trip < len(self.bodies) else trips.back]
+                given = [b for i in now if (b := body.arguments[i]) is not None]
+                now = {k for b in given for k in _slots(body, b, trips.count)}
                 seen |= now
             if now:
                 found[j] = seen

@@ -59,7 +59,7 @@ class Plan:
         self._arenas: list[Arena] = []
         self._table: Table | None = None
         self._stale = not ahead  # whether the next run is recorded
-        self.inners = inners_of(graph, options)
+        self.inners = {} if refusal() else inners_of(graph, options)
         self._kept = kept_in(graph, self.inners)
         self._seeks = bool(self.inners)  # whether each node begins with entries of its own
         self._rooms: Any = None
