@@ -375,6 +375,20 @@ def test_a_branch_writes_where_the_caller_says() -> None:
         assert made.outside <= 8
 
 
+def test_a_run_behind_one_that_wrote_elsewhere_makes_results_of_its_own() -> None:
+    def function(x: Any) -> Any:
+        return ferro.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x * 2, (x,))
+
+    for order in ("serial", "any"):
+        made, x, out = capture(function, ferro.rand(N)).optimise().plan(order=order), ferro.rand(N), ferro.empty(N)
+        made.run(x)
+        made.run(x, out=[out])
+        (found,) = made.run(x * 2)
+        assert same_bits(out._data, x.sin()._data)
+        assert same_bits(found._data, (x * 2).sin()._data)
+        assert not np.shares_memory(found._data, out._data)
+
+
 def test_planted_errors_in_bodies_are_found() -> None:
     def made() -> Plan:
         function = loop(lambda a, b: ((a * b).cumsum(0).sin() + (a.exp() * b).cumsum(0), (a + 1) * 2), 2)

@@ -46,6 +46,7 @@ class Plan:
     - `lower_bound` (int): the most bytes in it that live at once: no arena is smaller
     - `allocations`: what a run allocates, in the order in which it does
     - `runs`, `recordings`: how many runs there were, and how many of them were recorded
+    - `outside`, `copied`: bytes that the last run allocated outside of the arena, and that its loops copied
     """
 
     def __init__(self, graph: Any, order: str, options: Options, ahead: bool) -> None:
@@ -62,7 +63,6 @@ class Plan:
         self.inners = {} if refusal() else inners_of(graph, options)
         self._kept = kept_in(graph, self.inners)
         self._seeks = bool(self.inners)  # whether each node begins with entries of its own
-        self._rooms: Any = None
         self._released, self._refusal = False, refusal()
         self._room = EVENTS
         self._lock = threading.Lock()
@@ -113,7 +113,7 @@ class Plan:
         """The next run gets another arena: this one has another size, or somebody holds an array in it."""
         for arena in self._arenas:
             arena.close()
-        self._arenas, self._table, self._rooms = [], None, None
+        self._arenas, self._table = [], None
 
     def _opened(self, count: int) -> list[Arena]:
         """So many arenas of one memory, one for each thread of a run."""
@@ -132,7 +132,8 @@ class Plan:
         order = None if self.tasks is None else self.tasks.order
         count = len(self.graph.nodes) if order is not None or self._seeks else 0
         table = Table(self.allocations, arenas[0], bound, count, order)
-        self._rooms = self._rooms_of(table) if self.inners else None
+        if self.inners:
+            table.rooms = self._rooms_of(table)
         if not targets:
             self._table = table
         return table
@@ -144,9 +145,6 @@ class Plan:
             rooms.add(i, inner, self.allocations, table.address)
         rooms.close()
         return rooms
-
-    def _entering(self, arena: Arena) -> Callable[[int], None] | None:
-        return None if self._rooms is None else self._rooms.entering(arena)
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -223,7 +221,7 @@ class Plan:
         program = seat = None
         if len(table.parts) > 1:
             program = self.graph.program(tells=on_node is not None, seeks=True)
-            seat = words, [at for at, _ in table.parts], self._entering(arena)
+            seat = words, table.starts, table.entering(arena)
         words[OUTSIDE] = 0
 
         def within(call: Callable[..., list]) -> list:
@@ -255,7 +253,7 @@ class Plan:
         for arena in arenas:
             arena.words[OUTSIDE] = 0
         on_node = None if watch is None else watch(self, arenas[0])
-        run = Run(self.tasks, table.parts, arenas, self.priority, [self._entering(a) for a in arenas], on_node)
+        run = Run(self.tasks, table.parts, arenas, self.priority, [table.entering(a) for a in arenas], on_node)
         try:
             found = interpreter.execute(self.graph, given, program=run)
             if targets:

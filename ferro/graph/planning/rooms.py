@@ -18,9 +18,8 @@ from ferro.native.arena import LINE, NEXT, Arena
 
 _MOST_PARTS = 64  # tables of one graph, each for another turn; with more its results lie outside
 
-Address = Callable[
-    [Allocation], tuple[int, list[int]]
-]  # of an allocation, and where is counted who must have ended before
+# Where an allocation lies, and where is counted who must have ended before.
+Address = Callable[[Allocation], tuple[int, list[int]]]
 
 
 class Room:
@@ -119,6 +118,7 @@ class Rooms:
         self._arena = arena
         self._list: list[int] = []
         self._nodes: dict[int, _Node] = {}
+        self._entering: dict[Arena, Callable[[int], None]] = {}
 
     def add(self, i: int, inner: Inner, allocations: list[Allocation], address: Address) -> None:
         """Enters node number i of the outer graph, whose allocations lie at these addresses."""
@@ -129,8 +129,10 @@ class Rooms:
         self._table = np.array([*self._list, *END], np.int64)
 
     def entering(self, arena: Arena) -> Callable[[int], None]:
-        """For one of the threads of a run."""
-        return entering({i: Room(arena, self._table, node) for i, node in self._nodes.items()})
+        """For one of the threads of a run, which has an arena of its own."""
+        if arena not in self._entering:
+            self._entering[arena] = entering({i: Room(arena, self._table, node) for i, node in self._nodes.items()})
+        return self._entering[arena]
 
     def _node(self, i: int, inner: Inner, allocations: list[Allocation], address: Address) -> _Node:
         node = _Node()

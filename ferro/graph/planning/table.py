@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,13 @@ class Table:
         start = self._words.ctypes.data
         ends = [*[n - len(END) for n in begins[1:]], len(words)]
         self.address = self._places.__getitem__
+        self.rooms: Any = None  # of nodes that run graphs, see rooms.py
         self.parts = [(start + 8 * a, start + 8 * b) for a, b in zip(begins, ends, strict=True)]
+        self.starts = [at for at, _ in self.parts]
+
+    def entering(self, arena: Arena) -> Callable[[int], None] | None:
+        """What is called before a node that runs graphs, in the thread of an arena."""
+        return None if self.rooms is None else self.rooms.entering(arena)
 
 
 END = (-1, 0, 0)  # an entry for no array
