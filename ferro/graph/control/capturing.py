@@ -15,7 +15,7 @@ from ferro.core.provenance import at, caller
 from ferro.graph.array import Traced
 from ferro.graph.control.derivatives import prepared
 from ferro.graph.control.frames import Frame, Placeholders, described, tensor_of
-from ferro.graph.control.loop_derivatives import arguments, prepared_body
+from ferro.graph.control.loop_derivatives import prepared_body
 from ferro.graph.control.operations import DRAWING, OPERATIONS
 from ferro.graph.control.running import chosen
 from ferro.graph.errors import CaptureError
@@ -23,6 +23,7 @@ from ferro.graph.formulas import stand_in
 from ferro.graph.ir import GRAD, Value
 from ferro.graph.literals import dtype_name
 from ferro.graph.living import memory
+from ferro.graph.operands import arguments
 
 _FERRO = str(Path(__file__).parents[2]) + "/"
 

@@ -16,6 +16,7 @@ from ferro.graph.functional import functional, has_contents
 from ferro.graph.graph import Graph
 from ferro.graph.ir import GRAD, OWN, Value
 from ferro.graph.literals import SAVED
+from ferro.graph.operands import of_operands
 from ferro.graph.taped import taped
 
 
@@ -97,15 +98,6 @@ def spread(found: Sequence, repeats: Sequence[int], wanted: Sequence[bool], need
     given = iter(found)
     out = [next(given) if want else None for n, want in zip(repeats, wanted, strict=True) for _ in range(n)]
     return [None, *[g if need else None for g, need in zip(out, needs[1:], strict=True)]]
-
-
-def of_operands(values: Sequence, repeats: Sequence[int]) -> list:
-    """Of something for each argument behind the first, that of each operand: its first."""
-    found, place = [], 0
-    for n in repeats:
-        found.append(values[place])
-        place += n
-    return found
 
 
 def branches_vjp(

@@ -18,6 +18,7 @@ from ferro.graph.control.looping import reversed_loop
 from ferro.graph.formulas import Cotangents
 from ferro.graph.graph import Graph
 from ferro.graph.ir import GRAD, Value
+from ferro.graph.operands import arguments, operands_of
 
 
 def prepared_body(body: Graph, count: int, varying: int) -> tuple[Graph, list]:
@@ -97,20 +98,6 @@ def _trip(body: Graph, count: int, phase: _Phase, gradient: Any, like: Reversed)
     outputs = [builder.total(parts[i]) if parts[i] else builder.absent(inputs[i]) for i in like.states]
     outputs += [builder.total(parts[i]) if parts[i] else builder.absent(inputs[i], 0.0) for i in like.slices]
     return builder.graph(outputs, "")
-
-
-def arguments(operands: Sequence, varying: int) -> tuple:
-    """The operands of a loop as its node has them: invariants first, and what begins or is cut from the last to the first.
-
-    That is the order in which contributions to gradients come in eager.
-    """
-    return (*operands[varying:], *operands[:varying][::-1])
-
-
-def operands_of(xs: Sequence, varying: int) -> list:
-    """The operands of a loop in their order, of the arguments of its node."""
-    count = len(xs) - varying
-    return [*xs[count:][::-1], *xs[:count]]
 
 
 def loop_vjp(

@@ -7,9 +7,10 @@ from typing import Any
 
 from ferro.core.op import Op
 from ferro.graph.control import looping
-from ferro.graph.control.derivatives import branches_taped, branches_vjp, of_operands
-from ferro.graph.control.loop_derivatives import operands_of, scan_taped, scan_vjp, while_taped, while_vjp
+from ferro.graph.control.derivatives import branches_taped, branches_vjp
+from ferro.graph.control.loop_derivatives import scan_taped, scan_vjp, while_taped, while_vjp
 from ferro.graph.control.running import branch, listed
+from ferro.graph.operands import of_operands, operands_of
 
 DRAWING = "random."  # before the name of an operation whose graphs draw random numbers
 OPERATIONS: dict[str, Op] = {}

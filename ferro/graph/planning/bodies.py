@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro.graph.executor import last_uses
-from ferro.graph.interpreter import constants
 from ferro.graph.ir import Node, Value, in_memory
 from ferro.graph.planning.folding import candidates_of, fold, may_lie_in
 from ferro.graph.planning.joining import joined, kept_in
 from ferro.graph.planning.offsets import placed, rounded
 from ferro.graph.planning.places import blocks_of, chains_of
-from ferro.graph.planning.recording import EVENTS, Allocation, Recorder, called_dry, stand_in
+from ferro.graph.planning.recording import Allocation, Recorder, called_dry, recorded, stand_in, stand_ins
 
 _MOST_TURNS = 8  # an array that more trips hand on lies outside
 
@@ -267,28 +266,20 @@ def inners_of(graph: Any, options: Options) -> dict[int, Inner]:
 
 def _dry(graph: Any, count: int) -> tuple[list[Allocation], list[tuple[int, int]]]:
     """What one run of a graph makes, for arrays that mean nothing; its first `count` inputs are among it, made before node 0."""
-    room = EVENTS
-    while True:
-        recorder = Recorder(graph, room)
-        outside = {v: stand_in(v) for v in graph.inputs[count:]}
-        outside.update(zip(graph.constants, constants(graph), strict=True))
-        unpacked = {
-            node: [in_memory(v.shape, v.strides, v.dtype) for v in node.outputs]
-            for node in graph.nodes
-            if node.function == "control.unpack"
-        }
-        with np.errstate(all="ignore"):
-            _run(graph, count, outside, unpacked, recorder)
-        if not recorder.full:
-            break
-        room *= 4
+    recorder = recorded(graph, lambda recorder: _run(graph, count, recorder))
     found, windows = recorder.allocations(), recorder.windows()
     for a in found:
         a.node, a.last, a.gone = a.node - 1, a.last - 1, a.gone - 1
     return found, windows[1:]
 
 
-def _run(graph: Any, count: int, found: dict, unpacked: dict, recorder: Recorder) -> None:
+def _run(graph: Any, count: int, recorder: Recorder) -> None:
+    found = stand_ins(graph, graph.inputs[count:])
+    unpacked = {
+        node: [in_memory(v.shape, v.strides, v.dtype) for v in node.outputs]
+        for node in graph.nodes
+        if node.function == "control.unpack"
+    }
     last = last_uses(graph, takes=True)
     kept = {*graph.outputs}.union(*last.values())
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ferro.graph.executor import last_uses
 from ferro.graph.ir import Value
+from ferro.graph.operands import inputs_of
 from ferro.graph.passes.memory import Memory
 from ferro.graph.planning.offsets import rounded
 from ferro.graph.planning.recording import Allocation
@@ -73,31 +74,12 @@ def kept_in(graph: Any, inners: dict[int, Any]) -> set[Value]:
     """The values whose arrays are kept for backward, by the graph or by graphs of its nodes: they outlive the run."""
     found = {v for node in graph.nodes if node.function == "control.pack" for v in node.operands}
     for i, inner in inners.items():
-        operands = operands_of(graph.nodes[i])
+        operands = inputs_of(graph.nodes[i])
         for body in inner.bodies:
             found.update(
                 [v for v, own in zip(operands, body.graph.inputs, strict=False) if v is not None and own in body.kept]
             )
     return found
-
-
-def operands_of(node: Any) -> list[Value | None]:
-    """What the inputs of a node's graphs are at first; of a stacked operand they get slices."""
-    args, what = node.args, node.function.rpartition(".")[2]
-    if what == "branch":
-        return list(args[1])
-    if what in ("cond", "switch"):
-        found, place = [], 1
-        for n in args[2]:
-            found.append(args[0][place])
-            place += n
-        return found
-    if what == "reversed_loop":
-        begun = sum(type(s) is int for s in args[4])
-        return [*[args[1][s] if type(s) is int else None for s in args[4]], *args[1][begun:]]
-    varying = args[3] if what == "while_loop" else args[2] + args[3]
-    others = len(args[0]) - varying
-    return [*args[0][others:][::-1], *args[0][:others]]
 
 
 class _Lives:
@@ -124,7 +106,7 @@ class _Lives:
 
 def _argument(node: Any, j: int) -> Value | None:
     """The value with which argument number j of the trips of a loop begins, if the loop has no other use for it."""
-    operands = operands_of(node)
+    operands = inputs_of(node)
     return operands[j] if operands.count(operands[j]) == 1 else None
 
 

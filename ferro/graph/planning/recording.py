@@ -162,18 +162,26 @@ def by_values(graph: Any) -> list[Allocation]:
     return [a for group, a in found.items() if group not in outside]
 
 
-def dry_run(graph: Any) -> Recorder:
-    """What a run of the graph will allocate, as far as that can be known without its arguments."""
+def recorded(graph: Any, run: Callable[[Recorder], None]) -> Recorder:
+    """A recording of `run`, whose log was long enough."""
     room = EVENTS
     while True:
         recorder = Recorder(graph, room)
-        given = {v: stand_in(v) for v in (*graph.inputs, *graph.bound)}
-        given.update(zip(graph.constants, constants(graph), strict=True))
         with np.errstate(all="ignore"):
-            _run_dry(graph, given, recorder)
+            run(recorder)
         if not recorder.full:
             return recorder
         room *= 4
+
+
+def dry_run(graph: Any) -> Recorder:
+    """What a run of the graph will allocate, as far as that can be known without its arguments."""
+    return recorded(graph, lambda recorder: _run_dry(graph, stand_ins(graph, (*graph.inputs, *graph.bound)), recorder))
+
+
+def stand_ins(graph: Any, values: Sequence[Value]) -> dict[Value, Any]:
+    """Arrays for some values of a graph, and for its constants."""
+    return {v: stand_in(v) for v in values} | dict(zip(graph.constants, constants(graph), strict=True))
 
 
 def _run_dry(graph: Any, found: dict[Value, Any], recorder: Recorder) -> None:
