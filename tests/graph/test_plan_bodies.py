@@ -10,6 +10,7 @@ import pytest
 
 import ferro
 from ferro.core.apply import apply
+from ferro.core.op import Op
 from ferro.graph import capture
 from ferro.graph.compare import same_bits
 from ferro.graph.errors import PlanError
@@ -49,6 +50,18 @@ def loop(body: Callable, count: int) -> Callable:
         return total.sum()
 
     return function
+
+
+def keeping(name: str, kept: list) -> Op:
+    """An operation that keeps an array which it makes on the way, if the list is not empty."""
+
+    def forward(xp: Any, x: Any) -> Any:
+        y = x * 2
+        if kept:
+            kept.append(y)
+        return y + 1
+
+    return operation(name, forward)
 
 
 CARRIED = {  # the body of a loop, and how many places the arrays need that it makes
@@ -277,13 +290,7 @@ def test_a_stack_is_given_up_where_a_trip_makes_its_arrays_in_another_order() ->
 def test_what_a_body_leaks_is_not_written_over() -> None:
     kept: list = []
 
-    def keeping(xp: Any, x: Any) -> Any:
-        y = x * 2
-        if kept:
-            kept.append(y)
-        return y + 1
-
-    op = operation("tests.bodies.keeping", keeping)
+    op = keeping("tests.bodies.keeping", kept)
     function = loop(lambda a, b: (apply(op, (b,)).sin(), (a + 1) * 2), 2)
     x, n = ferro.rand(N), ferro.tensor(7)
     want = function(x, n)
@@ -301,13 +308,7 @@ def test_what_a_body_leaks_is_not_written_over() -> None:
 def test_what_a_body_leaks_is_not_written_over_by_a_loop_in_place() -> None:
     kept: list = []
 
-    def keeping(xp: Any, x: Any) -> Any:
-        y = x * 2
-        if kept:
-            kept.append(y)
-        return y + 1
-
-    op = operation("tests.bodies.keeping_twice", keeping)
+    op = keeping("tests.bodies.keeping_twice", kept)
 
     def function(x: Any, n: Any) -> Any:
         y = ferro.cond(x.sum() > 0, lambda x: apply(op, (apply(op, (x,)).sin(),)).sin(), lambda x: x * 2, (x + 1,))
