@@ -177,7 +177,7 @@ def _sigmoid(x: Any) -> Any:
     return _special("expit")(x)  # one step instead of four, and more accurate
 
 
-sigmoid = _primitive("sigmoid", _sigmoid, entry="many")
+sigmoid = _primitive("sigmoid", _sigmoid, entry="x")
 
 
 @fused

@@ -1,5 +1,6 @@
 """Machine code of kernels: made elsewhere, kept on disk, loaded without Numba, and refused where it does not fit."""
 
+import copy
 import math
 import os
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from ferro.cpu import pooling
 from ferro.cpu.by_kernels import TILED
 from ferro.cpu.kernels import prepare, tiles
-from ferro.cpu.kernels.entries import ELEMENTWISE, FILES
+from ferro.cpu.kernels.entries import ELEMENTWISE, FILES, entry_of
 from ferro.cpu.kernels.prepare import signatures
 from ferro.elementwise import DECLARED
 from ferro.native import (
@@ -344,6 +345,7 @@ def test_numpy_answers_to_the_end_of_the_process_and_the_kernel_in_the_next(tmp_
 @native
 def test_a_compiler_process_that_has_grown_is_followed_by_another(tmp_path):
     code = """
+import copy
 import math
 import os
 import numpy as np
@@ -584,6 +586,19 @@ print(np.array_equal(found, scipy.special.expit(x)))
 
 
 # --- two processes -----------------------------------------------------------------------------------------------------
+
+
+def test_entries_on_disk_are_told_by_their_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one formula there are other entries where small arrays are left to NumPy."""
+    found = {}
+    monkeypatch.setitem(ELEMENTWISE, "exp", ELEMENTWISE["exp"])
+    for word in ("x", "many"):
+        function = copy.copy(DECLARED["exp"])
+        function.entry = word
+        entry_of(function, None)
+        found[word] = fingerprint.of_sources(ELEMENTWISE["exp"].sources)
+    assert found["x"] != found["many"]
+
 
 
 @pytest.mark.parametrize("kind", ["f8-", readiness.ANY])

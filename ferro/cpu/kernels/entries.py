@@ -107,17 +107,16 @@ def _functions(code: str, declared: dict[str, Declared]) -> dict[str, Any]:
 
 def entry_of(function: Elementwise, behind: Any) -> Any:
     """The function of Python behind the entries of an elementwise function."""
-    name = function.__name__
-    ELEMENTWISE[name] = EntryFile(
-        name, (*registry.sources(name), "ferro.native.jit_entries"), partial(_of_elementwise, function)
-    )
+    name, numbers = function.__name__, " number" * function.numbers
+    layout = f"{function.entry}{' =' * (function.arrays - 1)}{numbers} -> x +"
+    sources = (*registry.sources(name), f"={layout}", "ferro.native.jit_entries")
+    ELEMENTWISE[name] = EntryFile(name, sources, partial(_of_elementwise, name, layout))
     return behind if name in readiness.FUSED and not isa.has_fma() else _behind_own(behind, name)
 
 
-def _of_elementwise(function: Elementwise) -> dict[str, Any]:
+def _of_elementwise(name: str, layout: str) -> dict[str, Any]:
     """What is compiled into the entries of an elementwise function, for each dtype."""
     from ferro.native import jit_entries
 
-    kernel, numbers = registry.compiler(function.__name__), " number" * function.numbers
-    layout = f"{function.entry}{' =' * (function.arrays - 1)}{numbers} -> x +"
+    kernel = registry.compiler(name)
     return {code: jit_entries.make(kernel, layout, np.dtype(code).type) for code in "fd"}

@@ -69,6 +69,10 @@ def where(mask, x, y, out):
     if y.size == x.size:
         for i in range(x.size):
             out[i] = x[i] if mask[i] else y[i]
+    elif y.size == 1:
+        other = y[0]
+        for i in range(x.size):
+            out[i] = x[i] if mask[i] else other
     else:
         for start in range(0, x.size, y.size):
             for j in range(y.size):
