@@ -11,6 +11,7 @@ from ferro import cpu, xp
 from ferro.core import backend
 from ferro.cpu import shape
 from ferro.cuda import kernels, layouts, own, own_images, own_linalg
+from ferro.cuda.by_hand import softmax
 from ferro.cuda.driver import cupy
 from ferro.cuda.missing import named, refusal
 from ferro.cuda.twins import INSTEAD, twin
@@ -113,8 +114,11 @@ class Functions:
         return found
 
 
+_BY_HAND = (softmax,)
 OWN: dict[str, Any] = {
-    name: getattr(module, name) for module in (own, own_images, own_linalg, kernels) for name in module.__all__
+    name: getattr(module, name)
+    for module in (own, own_images, own_linalg, kernels, *_BY_HAND)
+    for name in module.__all__
 }
 # General forms, of steps that are functions here: better than the CPU's formulas, which begin with a look at the numbers.
 LEFT = frozenset(form.__name__ for form in xp.FORMS) - frozenset(OWN)

@@ -9,6 +9,8 @@ import numpy as np
 
 from ferro.cpu.reductions import count
 from ferro.cuda import layouts
+from ferro.cuda.by_hand.launching import is_float
+from ferro.cuda.by_hand.reductions import reduced
 from ferro.cuda.driver import cupy
 from ferro.cuda.twins import twin
 
@@ -84,6 +86,8 @@ def _sums_wide(x: Any) -> bool:
 
 def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Sum over the dimensions `dim`, in the dtype of x; 16-bit floats are summed as float32 and rounded once."""
+    if is_float(x) and dim:
+        return reduced("sum", x, dim, keepdim)
     if layouts.is_half(x):
         return cupy().sum(x.astype(_SINGLE), dim, None, None, keepdim).astype(x.dtype)
     return cupy().sum(x, dim, x.dtype, None, keepdim)
@@ -98,6 +102,8 @@ def _total(x: Any, dim: tuple, keepdim: bool) -> Any:
 def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Mean over the dimensions `dim`; nan over none."""
     n = count(x.shape, dim)
+    if is_float(x) and dim:
+        return reduced("sum", x, dim, keepdim, n)
     return (_total(x, dim, keepdim) / (n or math.nan)).astype(x.dtype)
 
 
@@ -105,11 +111,15 @@ def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
     """Product of all elements or along the dimension `dim`."""
     if x.ndim == 0:
         return x.copy()
+    if is_float(x):
+        return reduced("prod", x, tuple(range(x.ndim)) if dim is None else (dim,), keepdim)
     y = x.astype(_WIDE) if _sums_wide(x) else x
     return cupy().prod(y, dim, y.dtype, None, keepdim).astype(x.dtype)
 
 
 def _extreme(name: str, x: Any, dim: tuple, keepdim: bool) -> Any:
+    if is_float(x) and dim:
+        return reduced("amax" if name == "max" else "amin", x, dim, keepdim)
     if layouts.is_half(x) and x.dtype.kind == "V":
         return _extreme(name, x.astype(_SINGLE), dim, keepdim).astype(x.dtype)
     return getattr(cupy(), name)(x, dim, None, keepdim)

@@ -23,6 +23,10 @@ COMPUTED = {"float32": "float", "float64": "double", "float16": "float", "bfloat
 # In front of all kernels: how numbers are read and written, and functions that CUDA has not under these names.
 HEAD = """#include <cuda_fp16.h>
 #include <cuda_bf16.h>
+#ifndef INFINITY  // NVRTC has no <math.h>
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#endif
 typedef long long place;
 template <class T> __device__ inline T load(T x) { return x; }
 __device__ inline float load(__half x) { return __half2float(x); }

@@ -12,7 +12,7 @@ from ferro.core.device import DEVICE_BACKENDS
 from ferro.cpu import shape
 from ferro.cuda import driver
 from ferro.cuda.loading import load
-from tests.cuda import emulated, stand_in
+from tests.cuda import emulated, hand, stand_in
 
 REAL = os.environ.get("FERRO_TEST_CUDA") == "1"
 
@@ -29,6 +29,7 @@ def cuda() -> Iterator[str]:
     if emulated.COMPILER is None:
         pytest.skip("g++ is absent, which compiles the kernels that the stand-in runs")
     remove = stand_in.install()
+    hand.compiled_together()
     driver.missing.cache_clear()
     assert load() is None
     yield "cuda"

@@ -1,6 +1,7 @@
-"""Kernels of a GPU run on the processor: their C++ text compiled by g++ with a small header (emulation.h), one thread after the other.
+"""Kernels of a GPU run on the processor: their C++ text compiled by g++ with a small header (emulation.h), threads as fibres.
 
-Many texts are compiled together and kept in a folder of the system for temporary files, by their content.
+Many texts are compiled together and kept in a folder of the system for temporary files, by their content. A text without
+barriers and shuffles runs one thread after the other. `in_order(seed)` chooses the order of threads between barriers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,29 @@ import numpy as np
 
 COMPILER = shutil.which("g++")
 HEADER = Path(__file__).with_name("emulation.h")
-_SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
+_SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?(\w+)\(([^)]*)\)')
+_DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
+_TOGETHER = re.compile(r"__sync\w+\(|_sync\(")  # what threads do together
 _FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off")
+# Flags beside these for all libraries of this process, such as those of a sanitiser.
+MORE_FLAGS = tuple(os.environ.get("FERRO_EMULATION_FLAGS", "").split())
 _LIBRARIES: dict[str, ctypes.CDLL] = {}
+_ORDER = {"seed": 1}
+
+
+class Undefined(AssertionError):
+    """What CUDA leaves undefined has happened in a kernel."""
+
+
+@contextmanager
+def in_order(seed: int) -> Iterator[None]:
+    """Threads between barriers, and blocks, run in the order of their numbers (0), in the reverse (1), or in one at random."""
+    before = _ORDER["seed"]
+    _ORDER["seed"] = seed
+    try:
+        yield
+    finally:
+        _ORDER["seed"] = before
 
 
 def _mark(text: str) -> str:
@@ -32,21 +55,25 @@ def _wrapped(text: str) -> str:
     """A text in a namespace of its own, with functions that run its kernels over a grid."""
     mark = _mark(text)
     inner = "\n".join([line for line in text.splitlines() if not line.startswith("#include")])
+    inner = _DYNAMIC.sub(r"\1* \2 = (\1*)emulation::dynamic;", inner)
+    plain = "false" if _TOGETHER.search(text) else "true"
     runs = []
     for name, given in _SIGNATURE.findall(text):
         words = [word.strip() for word in given.split(",")]
         names = [word.rpartition("*")[2].strip() if "*" in word else word.split()[-1] for word in words]
+        names = [each.removeprefix("__restrict__").strip() for each in names]
         runs.append(
-            f'extern "C" void {mark}_{name}(unsigned blocks, unsigned threads, {given}) '
-            f"{{ every_thread(blocks, threads, [&] {{ {name}({', '.join(names)}); }}); }}"
+            f'extern "C" int {mark}_{name}(const unsigned* shape, unsigned seed, {given}) '
+            f"{{ return emulation::launch(shape, seed, {plain}, [&] {{ {name}({', '.join(names)}); }}); }}"
         )
-    plain = inner.replace('extern "C" __global__', "static")
-    return f"namespace {mark} {{\n{plain}\n{chr(10).join(runs)}\n}}\n"
+    inner = inner.replace('extern "C" __global__', "static")
+    return f"namespace {mark} {{\n{inner}\n{chr(10).join(runs)}\n}}\n"
 
 
 def compiled(texts: list[str], *flags: str) -> ctypes.CDLL:
     """The library of these kernels."""
     assert COMPILER is not None
+    flags = (*flags, *MORE_FLAGS)
     whole = HEADER.read_text() + "".join(map(_wrapped, dict.fromkeys(texts)))
     name = hashlib.blake2b((whole + " ".join(flags)).encode(), digest_size=12).hexdigest()
     place = Path(tempfile.gettempdir()) / f"ferro-emulated-{os.getuid()}" / f"{name}.so"
@@ -73,16 +100,18 @@ class Kernel:
     def __init__(self, text: str, name: str) -> None:
         if text not in _LIBRARIES:
             compiled([text])
-        self._run = getattr(_LIBRARIES[text], f"{_mark(text)}_{name}")
-        self._run.restype = None
+        self._library = _LIBRARIES[text]
+        self._run = getattr(self._library, f"{_mark(text)}_{name}")
+        self._run.restype = ctypes.c_int
         self._words = [word.strip() for word in dict(_SIGNATURE.findall(text))[name].split(",")]
 
-    def __call__(self, grid: tuple, block: tuple, args: tuple) -> None:
+    def __call__(self, grid: tuple, block: tuple, args: tuple, *, shared_mem: int = 0) -> None:
         assert len(args) == len(self._words), f"{len(args)} arguments for {self._words}"
-        given: list[Any] = [ctypes.c_uint(grid[0]), ctypes.c_uint(block[0])]
-        for word, value in zip(self._words, args, strict=True):
-            given.append(_argument(word, value))
-        self._run(*given)
+        shape = [*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared_mem]
+        assert min(shape[:6]) > 0, f"an empty launch: {shape}"
+        given = [_argument(word, value) for word, value in zip(self._words, args, strict=True)]
+        if self._run((ctypes.c_uint * 7)(*shape), ctypes.c_uint(_ORDER["seed"]), *given):
+            raise Undefined((ctypes.c_char * 256).in_dll(self._library, "emulation_failure").value.decode())
 
 
 _NUMBERS = {
@@ -91,6 +120,7 @@ _NUMBERS = {
     "double": (np.float64, ctypes.c_double),
 }
 _ARRAYS = {"float": "float32", "double": "float64", "__half": "float16", "__nv_bfloat16": "bfloat16", "place": "int64"}
+_ARRAYS |= {"int": "int32", "bool": "bool", "unsigned": "uint32"}
 
 
 def _argument(word: str, value: Any) -> Any:

@@ -40,14 +40,14 @@ def chains(tree: ast.AST, roots: tuple[str, ...]) -> Iterator[str]:
 def used() -> set[str]:
     """The functions of CuPy that the files of the backend name, and those that twins may."""
     names = set()
-    for path in (PACKAGE / "cuda").glob("*.py"):
+    for path in (PACKAGE / "cuda").rglob("*.py"):
         names |= set(chains(ast.parse(path.read_text()), ("cupy",)))
     return {name for name in names if f"cupy.{name}" in NAMES}
 
 
 def test_the_list_has_what_the_backend_calls() -> None:
     asked = set()
-    for path in (PACKAGE / "cuda").glob("*.py"):
+    for path in (PACKAGE / "cuda").rglob("*.py"):
         asked |= set(chains(ast.parse(path.read_text()), ("cupy",)))
     plain = {name for name in asked if name.split(".")[0] not in ("cuda", "lib", "linalg", "fft", "__version__")}
     unknown = {name for name in plain if f"cupy.{name.split('.')[0]}" not in NAMES}

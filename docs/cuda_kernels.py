@@ -1,0 +1,117 @@
+"""Writes docs/internals/cuda_kernels.md: what the kernels by hand take of a GPU, and the bytes and operations of their functions.
+
+python docs/cuda_kernels.py           compile them (nvcc or NVRTC; no GPU is needed) and write the page
+python docs/cuda_kernels.py --check   say whether all that follows from the registers on the page is up to date
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+PAGE = ROOT / "docs" / "internals" / "cuda_kernels.md"
+BLOCK = re.compile(r"(<!-- (\w+): python docs/cuda_kernels\.py -->\n).*?(<!-- end -->)", re.DOTALL)
+ROW = re.compile(r"^\| `(\w+)` \| (\w+) \| (\d+) / (\d+) / (\d+) \| (\d+) \| (\d+) \|", re.MULTILINE)
+THREADS = 256
+BANDWIDTH = 3.35e12  # bytes a second of an H100 SXM
+ELEMENTS = 8192 * 1024
+# Of functions of an array of n elements: arrays read and written (of n elements), operations an element, launches.
+COSTS: dict[str, tuple[float, float, float, str]] = {
+    "sum, mean, prod, amax, amin": (1, 0, 1, "1; 2 where few results take many elements"),
+    "softmax, log_softmax": (2, 1, 8, "1"),
+    "softmax, log_softmax, backward": (4, 1, 5, "1"),
+}
+Said = dict[tuple[str, str], tuple[list[int], int, int]]  # by kernel and dtype: registers, shared memory, spills
+
+
+def occupancy(registers: int, shared: int, threads: int) -> float:
+    """The share of the 64 warps of a multiprocessor of an H100 that blocks of this kind fill."""
+    warps = threads // 32
+    of_registers = 65536 // (-(-registers // 8) * 8 * 32 * warps)
+    of_shared = (228 << 10) // (shared + 1024)
+    return min(of_registers, of_shared, 64 // warps, 32) * warps / 64
+
+
+def said_by(text: str) -> Said:
+    """What the page says of registers, shared memory and spills."""
+    found: Said = {}
+    for name, dtype, a, b, c, shared, spills in ROW.findall(text):
+        found[name, dtype] = [int(a), int(b), int(c)], int(shared), int(spills)
+    return found
+
+
+def compiled() -> Said:
+    """The same from the compiler."""
+    from tests.cuda import compiling, hand
+
+    found: Said = {}
+    for dtype in hand.DTYPES:
+        for one in compiling.compiled(hand.all_texts(dtype), *compiling.ARCHITECTURES):
+            registers, shared, spills = found.get((one.name, dtype), ([0, 0, 0], 0, 0))
+            k = compiling.ARCHITECTURES.index(one.architecture)
+            registers[k] = max(registers[k], one.registers)
+            found[one.name, dtype] = registers, max(shared, one.shared), max(spills, one.spills)
+    return found
+
+
+def names() -> list[tuple[str, str]]:
+    """All kernels by hand, each with its dtypes."""
+    from tests.cuda import hand
+    from tests.cuda.compiling import _SIGNATURE
+
+    found = []
+    for make in hand.families().values():
+        kernels = dict.fromkeys([name for text in make("float32") for _, name, _ in _SIGNATURE.findall(text)])
+        found += [(name, dtype) for name in kernels for dtype in hand.DTYPES]
+    return found
+
+
+def kernels(said: Said) -> str:
+    """The table of kernels."""
+    lines = [
+        "| kernel | dtype | registers sm_80 / sm_90 / sm_100 | shared bytes | spilled bytes | occupancy, sm_90 |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, dtype in names():
+        if (name, dtype) not in said:
+            raise SystemExit(f"{PAGE.name} does not say what {name} of {dtype} takes: run python docs/cuda_kernels.py")
+        (a, b, c), shared, spills = said[name, dtype]
+        filled = round(100 * occupancy(b, shared, THREADS))
+        lines.append(f"| `{name}` | {dtype} | {a} / {b} / {c} | {shared} | {spills} | {filled} % |")
+    return "\n".join(lines) + "\n"
+
+
+def roofline() -> str:
+    """The table of bytes and operations."""
+    lines = [
+        "| function | arrays read + written | bytes | operations | least time | launches |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, (reads, writes, operations, launches) in COSTS.items():
+        count = round((reads + writes) * ELEMENTS * 4)
+        time = count / BANDWIDTH * 1e6
+        lines.append(
+            f"| {name} | {reads:g} + {writes:g} | {count / 1e6:.1f} MB | {operations * ELEMENTS / 1e6:.0f} million | {time:.0f} us | {launches} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def page(old: str, said: Said) -> str:
+    """The page with its tables as they are now."""
+    tables = {"kernels": kernels(said), "roofline": roofline()}
+    new, count = BLOCK.subn(lambda m: m[1] + tables[m[2]] + m[3], old)
+    if count != len(tables):
+        raise ValueError(f"{PAGE.name} has not the places for its tables")
+    return new
+
+
+if __name__ == "__main__":
+    before = PAGE.read_text("utf-8")
+    if "--check" in sys.argv:
+        if page(before, said_by(before)) != before:
+            sys.exit(f"{PAGE.name} is out of date: run python docs/cuda_kernels.py")
+    else:
+        PAGE.write_text(page(before, compiled()), "utf-8")

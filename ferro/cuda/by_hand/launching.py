@@ -1,0 +1,72 @@
+"""Launches of kernels by hand: compiled when first called, counted by name, with blocks that only the shapes decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ferro.cuda.driver import cupy
+from ferro.cuda.printer import STORED
+from ferro.cuda.twins import twin
+
+__all__ = ["LAUNCHES", "THREADS", "Block", "column_block", "is_float", "launch", "or_twin", "power_of_two", "row_block"]
+
+THREADS = 256  # of a block
+WARP = 32
+LAUNCHES: Counter[str] = Counter()  # how often each kernel has been started, for tests
+_COMPILED: dict[tuple[str, str], Any] = {}
+Block = tuple[int, int]
+
+
+def launch(text: str, name: str, blocks: tuple, block: tuple, *args: Any) -> None:
+    """Starts a kernel: integers as `place`, Python's floats as double."""
+    kernel = _COMPILED.get((text, name))
+    if kernel is None:
+        module = cupy().RawModule(code=text, options=("-std=c++17",))
+        kernel = _COMPILED[text, name] = module.get_function(name)
+    given = [np.int64(a) if type(a) is int else np.float64(a) if type(a) is float else a for a in args]
+    LAUNCHES[name] += 1
+    kernel(blocks, block, tuple(given))
+
+
+def power_of_two(n: int) -> int:
+    """The largest power of two that is at most n; 1 for less."""
+    return 1 << max(n.bit_length() - 1, 0)
+
+
+def row_block(n: int) -> Block:
+    """Threads along x for each row of n elements, and rows: several to a warp, one warp, or the whole block."""
+    width = THREADS if n > 32 * WARP else min(power_of_two(max(n // 2, 1)), WARP)
+    return width, THREADS // width
+
+
+def column_block(n: int, columns: int) -> Block:
+    """Columns, along x, and threads along y for each column of n elements."""
+    wide = min(power_of_two(max(2 * columns - 1, 1)), WARP)  # (rounded up)
+    high = min(power_of_two(max(n // 4, 1)), THREADS // wide)
+    return THREADS // high, high
+
+
+def is_float(x: Any, *others: Any) -> bool:
+    """Whether kernels compute on these arrays: real floats of one dtype, the first with elements and dimensions."""
+    if not isinstance(x, cupy().ndarray) or x.dtype.name not in STORED or not x.size or not x.ndim:
+        return False
+    return all(o is None or (isinstance(o, cupy().ndarray) and o.dtype == x.dtype) for o in others)
+
+
+def or_twin(given: Callable) -> Callable:
+    """Decorator: a function by kernels, which gives NotImplemented for what these have not; the twin of `given` computes that."""
+
+    def decorate(function: Callable) -> Callable:
+        @wraps(function)
+        def run(*args: Any) -> Any:
+            found = function(*args)
+            return twin(given)(*args) if found is NotImplemented else found
+
+        return run
+
+    return decorate

@@ -1,0 +1,167 @@
+"""Sums, means, products and extrema of real floats over any dimensions: one launch, or two where few results take many elements.
+
+A row of elements is added by a team of threads, each of which goes through it in steps of the team. Where there are too few rows to
+fill a GPU, a row is cut into parts that only the shape decides; the second launch combines their results in the order of
+the parts. Bytes: one read of x.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ferro.cuda.by_hand.launching import THREADS, launch, power_of_two, row_block
+from ferro.cuda.by_hand.texts import ADDED, text_of
+from ferro.cuda.driver import cupy
+
+__all__ = ["OPERATIONS", "reduced"]
+
+# By name: what is made of an element, how two are combined, what is combined with nothing, and what is made of the whole.
+OPERATIONS = {
+    "sum": ("v", "Sum", "0", "v / divisor"),
+    "prod": ("v", "Product", "1", "v"),
+    "amax": ("v", "Largest", "-INFINITY", "v"),
+    "amin": ("v", "Smallest", "INFINITY", "v"),
+}
+
+TEXT = """
+// Result o is that of row (o / near, o % near) of two kept dimensions; element i of it lies at (i / inner, i % inner) of two
+// reduced ones. Part p of the elements, from p * each on, is for the blocks with blockIdx.y == p.
+template <bool columns>
+__device__ inline void reduce(place results, place near, place far_step, place near_step, place inner, place outer_step, place inner_step,
+                              place n, place each, double divisor, const IN* x, OUT* out, A* shared) {
+  const Team<columns> team;
+  const bool live = team.row < results;
+  A total = START;
+  if (live) {
+    const IN* from = x + team.row / near * far_step + team.row % near * near_step;
+    const place begin = blockIdx.y * each + team.first, end = begin - team.first + each < n ? begin - team.first + each : n;
+    const int over = team.count / inner, on = team.count % inner;
+    place a = begin / inner, b = begin % inner;
+#pragma unroll 4
+    for (place i = begin; i < end; i += team.count) {
+      const A v = load(from[a * outer_step + b * inner_step]);
+      total = COMBINE()(total, A(ELEMENT));
+      a += over;
+      b += on;
+      if (b >= inner) {
+        b -= inner;
+        ++a;
+      }
+    }
+  }
+  const A v = team.all(total, COMBINE(), shared);
+  if (live && team.first == 0) store(out + blockIdx.y * results + team.row, WHOLE);
+}
+"""
+_KERNEL = """
+KERNEL reduce_KIND(place results, place near, place far_step, place near_step, place inner,
+                                                              place outer_step, place inner_step, place n, place each, double divisor,
+                                                              const IN* x, OUT* out) {
+  __shared__ A shared[256];
+  reduce<COLUMNS>(results, near, far_step, near_step, inner, outer_step, inner_step, n, each, divisor, x, out, shared);
+}
+"""
+TEXT += "".join(
+    [
+        _KERNEL.replace("KIND", kind).replace("COLUMNS", columns)
+        for kind, columns in (("rows", "false"), ("columns", "true"))
+    ]
+)
+_C = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
+PARTS_FROM = 4096  # elements that a part of a row has at least
+BLOCKS = 1024  # that are wanted, so that each of a GPU's multiprocessors has several
+MOST_PARTS = 1024
+
+
+def _text(operation: str, stored: str, result: str, added: str) -> str:
+    element, combine, start, whole = OPERATIONS[operation]
+    words = {"START": start, "COMBINE": combine, "ELEMENT": element, "WHOLE": whole}
+    return text_of(TEXT, stored, **words, IN=_C[stored], OUT=_C[result], A=added)
+
+
+def texts(dtype: str) -> list[str]:
+    """The texts of this family for a dtype: of one launch, and of the first and the second of two."""
+    added = ADDED[dtype]
+    partial = "float64" if added == "double" else "float32"
+    some = [
+        _text(name, *dtypes, added)
+        for name in OPERATIONS
+        for dtypes in ((dtype, dtype), (dtype, partial), (partial, dtype))
+    ]
+    return list(dict.fromkeys(some))
+
+
+def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sizes and strides of dimensions, those that lie one behind the other as one."""
+    kept: list[tuple[int, int]] = []
+    for n, step in dims:
+        if n == 1:
+            continue
+        if kept and kept[-1][1] == step * n:
+            kept[-1] = (kept[-1][0] * n, step)
+        else:
+            kept.append((n, step))
+    return kept
+
+
+def _two(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(1, 0)] * (2 - len(dims)) + dims
+
+
+def _layout(x: Any, dim: tuple) -> tuple[Any, list, list]:
+    """The array, a copy if need be, whose kept and reduced dimensions are two each: their sizes and strides in elements."""
+    while True:
+        size = x.itemsize
+        kept = _merged(
+            [(n, s // size) for d, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if d not in dim]
+        )
+        taken = _merged([(x.shape[d], x.strides[d] // size) for d in sorted(dim)])
+        if len(kept) <= 2 and len(taken) <= 2:
+            return x, _two(kept), _two(taken)
+        rest = [d for d in range(x.ndim) if d not in dim]
+        x = cupy().ascontiguousarray(x.transpose((*rest, *sorted(dim))))
+        dim = tuple(range(len(rest), x.ndim))
+
+
+def reduced(operation: str, x: Any, dim: tuple, keepdim: bool, divisor: float = 1.0) -> Any:
+    """The reduction of x, real floats with at least one element, over the dimensions `dim`; a sum is divided by `divisor`."""
+    dim = tuple([d % x.ndim for d in dim])
+    shape = [1 if d in dim else n for d, n in enumerate(x.shape) if keepdim or d not in dim]
+    near, kept, taken = _layout(x, dim)
+    results, n = kept[0][0] * kept[1][0], taken[0][0] * taken[1][0]
+    columns = kept[1][0] > 1 and (abs(kept[1][1]) < abs(taken[1][1]) or n == 1)
+    added, dtype = ADDED[x.dtype.name], x.dtype.name
+    block, each_block = _block(columns, results, n)
+    parts = _parts(-(-results // each_block), n)
+    where = (results, kept[1][0], kept[0][1], kept[1][1], taken[1][0], taken[0][1], taken[1][1], n)
+    name = "reduce_columns" if columns else "reduce_rows"
+    out = cupy().empty(shape, x.dtype)
+    each = -(-n // parts)
+    blocks = -(-results // each_block)
+    if parts == 1:
+        launch(_text(operation, dtype, dtype, added), name, (blocks,), block, *where, n, float(divisor), near, out)
+        return out
+    partial = "float64" if added == "double" else "float32"
+    some = cupy().empty((parts, results), partial)
+    launch(_text(operation, dtype, partial, added), name, (blocks, parts), block, *where, each, 1.0, near, some)
+    name = "reduce_rows" if results == 1 else "reduce_columns"
+    block, each_block = _block(results > 1, results, parts)
+    where = (results, results, 0, 1, parts, 0, results, parts)
+    text = _text(operation, partial, dtype, added)
+    launch(text, name, (-(-results // each_block),), block, *where, parts, float(divisor), some, out)
+    return out
+
+
+def _block(columns: bool, results: int, n: int) -> tuple[tuple[int, int], int]:
+    """The block of threads, and how many results it has."""
+    if not columns:
+        block = row_block(n)
+        return block, block[1]
+    wide = min(power_of_two(max(2 * results - 1, 1)), 32)
+    high = min(power_of_two(max(n // 4, 1)), THREADS // wide)
+    return (THREADS // high, high), THREADS // high
+
+
+def _parts(blocks: int, n: int) -> int:
+    """Into how many parts the elements of a result are cut."""
+    return max(1, min(BLOCKS // blocks, n // PARTS_FROM, MOST_PARTS))
