@@ -34,11 +34,11 @@ def _weigh(scores, scale, first, causal):
 
 
 @device
-def _weigh_back(ds, p, scale):
-    """In place the backward of `_weigh` by its results p; both arrays may have more columns than count."""
+def _weigh_back(ds, p, columns, scale):
+    """In place the backward of `_weigh` by its results p, of the first columns."""
     T = ds.dtype.type
     for r in range(ds.shape[0]):
-        d, weights = ds[r], p[r]
+        d, weights = ds[r, :columns], p[r, :columns]
         total = dot(d, weights)
         for j in range(d.size):
             d[j] = (d[j] - total) * weights[j] * T(scale)
@@ -106,7 +106,7 @@ def attend_vjp(first, last, g, q, k, v, p, dq, dk, dv, scale, causal, plan):
             here_g, here_q = _head(g, plan, 3, head) + i * plan[5], _head(q, plan, 6, head) + i * plan[8]
             ds = scores[:count]
             tiles(number, (here_g, plan[5]), count, depth, turned_values, end, (address(ds), line), (0, 0))
-            _weigh_back(ds[:, :end], p[head, i : i + count, :end], scale)
+            _weigh_back(ds, p[head, i : i + count], end, scale)
             slopes, weights = (address(ds), line, size), address(p[head, i:])
             keys, target = (_head(k, plan, 9, head), plan[11], size), (address(dq[head, i:]), width * size)
             multiply(number, slopes, keys, target, (0, 0), (count, end, width), left, right)
