@@ -15,6 +15,10 @@ from ferro.core.provenance import caller
 # custom backwards) see that recording is off.  A recorded backward runs operations on tensors, in the mode that they need.
 
 
+# Observers that every backward has, whatever its context: what a device that has been used needs to see (cuda/following.py).
+STANDING: list[Any] = []
+
+
 class Run:
     """What one backward needs to know: the graph's in-degrees, where gradients are wanted, and how to compute."""
 
@@ -50,7 +54,7 @@ class Run:
         self.captured: dict = {}
         self.callbacks: list = []  # what queue_callback was given
         self.threads = (
-            threads if _mode.current().threads else 1
+            threads if _mode.current().threads and not STANDING else 1
         )  # 1 forces the serial executor, None leaves the choice to the engine
         self.into_grad = False
         self.depth = 0  # how many backwards it runs inside of
@@ -63,7 +67,7 @@ class Run:
         mode = _mode.current()
         self.anomaly: Any = _mode.ANOMALY[-1][0]
         self.running: Any = None  # in anomaly mode: the node whose formulas run
-        self.observers = mode.observers
+        self.observers = mode.observers + tuple([o for o in STANDING if o not in mode.observers])
         self.scratch: dict | None = None  # what unpack hooks keep until this backward ends (see utils.checkpoint)
         # the vmaps inside of which all of this backward runs; at other levels than these gradients end with the function
         self.levels: Any = set(RUNNING.get()) if ALIVE else ()

@@ -1,4 +1,4 @@
-"""Questions about GPUs and their memory: answered by CuPy where there is one, and as PyTorch without CUDA answers where there is none."""
+"""Questions about GPUs: answered by CuPy where there is one, and as PyTorch without CUDA answers where there is none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def absent(name: str) -> Callable:
     return needs_gpu(refuse)
 
 
-def _checked(device: Any) -> int:
+def checked(device: Any) -> int:
     """The number of the GPU that an argument names, which is 0."""
     if isinstance(device, (str, _Device)):
         device = _Device(device).index
@@ -96,13 +96,13 @@ def current_device() -> int:
 @needs_gpu
 def set_device(device: Any) -> None:
     """Chooses the GPU, which must be the first; RuntimeError for others."""
-    _checked(device)
+    checked(device)
 
 
 @needs_gpu
 def synchronize(device: Any = None) -> None:
     """Waits until the GPU has done all that it was given."""
-    _checked(device)
+    checked(device)
     driver.cupy().cuda.runtime.deviceSynchronize()
 
 
@@ -120,7 +120,7 @@ class DeviceProperties:
 @needs_gpu
 def get_device_properties(device: Any = None) -> DeviceProperties:
     """Name, compute capability, memory and number of processors of the GPU."""
-    found = driver.cupy().cuda.runtime.getDeviceProperties(_checked(device))
+    found = driver.cupy().cuda.runtime.getDeviceProperties(checked(device))
     keys = ("major", "minor", "totalGlobalMem", "multiProcessorCount")
     return DeviceProperties(found["name"].decode(), *[int(found[key]) for key in keys])
 
@@ -136,68 +136,3 @@ def get_device_capability(device: Any = None) -> tuple[int, int]:
     """The compute capability of the GPU, such as (9, 0)."""
     found = get_device_properties(device)
     return found.major, found.minor
-
-
-# -------------------------------------------------------------------- memory: that of CuPy's pool
-
-
-@needs_gpu
-def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """The free and the total bytes of the GPU."""
-    _checked(device)
-    free, total = driver.cupy().cuda.runtime.memGetInfo()
-    return int(free), int(total)
-
-
-def memory_allocated(device: Any = None) -> int:
-    """The bytes of tensors on the GPU; 0 without one."""
-    return driver.cupy().get_default_memory_pool().used_bytes() if driver.available() else 0
-
-
-def memory_reserved(device: Any = None) -> int:
-    """The bytes of the GPU that the process holds; 0 without one."""
-    return driver.cupy().get_default_memory_pool().total_bytes() if driver.available() else 0
-
-
-def empty_cache() -> None:
-    """Gives back the memory of the GPU that the process holds and does not use."""
-    if driver.available():
-        driver.cupy().get_default_memory_pool().free_all_blocks()
-
-
-@needs_gpu
-def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """What is known of the memory of the GPU, in words."""
-    free, total = mem_get_info(device)
-    return (
-        f"{get_device_name(device)}: {memory_allocated():,} bytes in tensors, {memory_reserved():,} held by the process, "
-        f"{free:,} of {total:,} free"
-    )
-
-
-def _unless_gpu(name: str, doc: str, answer: Any) -> Callable:
-    """What is answered without a GPU, and not there yet with one."""
-
-    def asked(*args: Any, **kwargs: Any) -> Any:
-        if driver.available():
-            raise NotImplementedError(f"cuda.{name}() is not there yet")
-        return answer
-
-    asked.__name__ = asked.__qualname__ = name
-    asked.__doc__ = doc
-    return asked
-
-
-max_memory_allocated = _unless_gpu(
-    "max_memory_allocated", "The most bytes that tensors took: 0 without a GPU, else not there yet.", 0
-)
-max_memory_reserved = _unless_gpu(
-    "max_memory_reserved", "The most bytes that were held: 0 without a GPU, else not there yet.", 0
-)
-
-
-def memory_stats(device: Any = None) -> dict[str, Any]:
-    """What is known of the memory of the GPU, by PyTorch's names; nothing without one."""
-    if not driver.available():
-        return {}
-    return {"allocated_bytes.all.current": memory_allocated(), "reserved_bytes.all.current": memory_reserved()}
