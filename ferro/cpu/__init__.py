@@ -28,6 +28,7 @@ from ferro.cpu.norms import *
 from ferro.cpu.order import *
 from ferro.cpu.pointwise import *
 from ferro.cpu.pooling import *
+from ferro.cpu.powers import *
 from ferro.cpu.products import *
 from ferro.cpu.quantile_slopes import dirichlet_grad, standard_gamma_grad
 from ferro.cpu.recurrent import *

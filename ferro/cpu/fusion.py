@@ -19,7 +19,7 @@ import numpy as np
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.broadcast import OPERATIONS, combine
 from ferro.cpu.kernels.strided_copy import address, contiguous
-from ferro.cpu.lowering import POWERS, Lowered, Value, loop_of, lowered, ufunc_of
+from ferro.cpu.lowering import POWER, POWERS, Lowered, Value, loop_of, lowered, ufunc_of
 from ferro.cpu.namespace import cpu
 from ferro.cpu.pointwise import where
 from ferro.cpu.thresholds import PROGRAM_BLOCK, PROGRAM_COLUMNS, PROGRAM_LEAST, STREAM_BLOCK, STREAM_LEAST
@@ -182,7 +182,7 @@ def evaluate(formula: Callable, *args: Any, out: Any = None, always: bool = Fals
         if combine(operation, arrays[matrix], arrays[1 - matrix], columns, result):
             return result
     helpers = workers.helpers()
-    if plan.count == 1 and not helpers and not plan.past and not always:
+    if plan.count == 1 and not (helpers or plan.past or always or plan.program.lines[0] == POWER):
         return None
     parallel = readiness.parallel(_PROGRAM)
     if parallel is None:

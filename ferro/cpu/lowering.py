@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ferro.cpu.pointwise import power, where
+from ferro.cpu.pointwise import where
+from ferro.cpu.powers import OWN_POWERS, has_own_power, power
 from ferro.cpu.trace import once, trace
 from ferro.expressions import Symbol, conjugate
 from ferro.native.entries import fallback
 
-__all__ = ["POWERS", "Lowered", "Value", "loop_of", "lowered", "ufunc_of"]
+__all__ = ["POWER", "POWERS", "Lowered", "Value", "loop_of", "lowered", "ufunc_of"]
 
 _BOOL = np.dtype(np.bool_)
 
@@ -80,6 +81,7 @@ _UFUNCS: dict[Any, np.ufunc] = {
     operator.ge: np.greater_equal,
 }
 POWERS = (operator.pow, power)
+CHOICE, POWER = 0, 1  # in the place of a loop: steps that are none of NumPy's, see jit_program.py
 
 
 class _CannotLower(Exception):
@@ -121,6 +123,8 @@ class Lowered:
             x, exponent = operands
             if type(exponent) in (int, float) and exponent == 2:
                 function, operands = operator.mul, (x, x)
+            elif self.dtype in OWN_POWERS and (isinstance(exponent, Symbol) or has_own_power(exponent)):
+                return self._note((POWER, self.dtype.itemsize), self.dtype, tuple(map(self._value, operands)))
             elif isinstance(exponent, Symbol):
                 function = np.power
             else:
@@ -130,7 +134,7 @@ class Lowered:
             numbers = not any(isinstance(x, Symbol) for x in operands[1:])  # of which NumPy makes float64
             if numbers or [value.dtype for value in found] != [_BOOL, self.dtype, self.dtype]:
                 raise _CannotLower
-            return self._note((0, self.dtype.itemsize), self.dtype, found)  # the one step that is no ufunc
+            return self._note((CHOICE, self.dtype.itemsize), self.dtype, found)
         ufunc = ufunc_of(function)
         if ufunc is None or ufunc.nin != len(found) or ufunc.nout != 1:
             raise _CannotLower

@@ -188,30 +188,6 @@ def logit(x: Any, eps: float | None) -> Any:
     return np.log(x / (1 - x))
 
 
-# What one or two products do better than a power.
-POWERS: dict[float, Callable] = {
-    3: _function_of(_declare(lambda xp, x: x * x * x, name="cube")),
-    -2: fused(lambda x: np.reciprocal(x * x)),
-    -0.5: rsqrt,
-}
-
-
-def power(x: Any, y: Any) -> Any:
-    """x^y for an array or a number y; integers to negative powers are rounded towards zero."""
-    if x.dtype.kind in "iu":
-        if isinstance(y, int):
-            return np.power(x, np.int64(y).astype(x.dtype))
-        if (y < 0).any():
-            return np.where(
-                y >= 0, np.power(x, np.maximum(y, 0)), np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (y & 1), 0))
-            ).astype(x.dtype)
-        return np.power(x, y)
-    if isinstance(y, (int, float)) and y in POWERS:
-        return POWERS[y](x)
-    out = x**y
-    return out if out.dtype is x.dtype or x.dtype.kind != NEED_WIDENING else out.astype(x.dtype)
-
-
 def _log_sum(xp: Any, x: Any, y: Any) -> Any:
     away = xp.where(x == y, 0, x - y)  # (the difference of equal infinities is none)
     return xp.maximum(x, y) + xp.log1p(xp.exp(-xp.abs(away)))

@@ -41,6 +41,7 @@ TWINS = frozenset(
         "order",
         "pointwise",
         "pooling",
+        "powers",
         "products",
         "recurrent",
         "reductions",

@@ -310,8 +310,15 @@ def _pow_x(xp: Any, g: Any, x: Any, y: Any) -> Any:
     return xp.where(y == 0, 0.0, g * (y * x ** (y - 1)).conj())
 
 
+@elementwise
+def _pow_exponent_slope(xp: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
+    return g * xp.where((x == 0) & (y >= 0), 0.0, out * xp.log(x))
+
+
 def _pow_y(xp: Any, g: Any, x: Any, y: Any, out: Any) -> Any:
-    positive = (xp.real(y) >= 0) & (xp.imag(y) == 0) if y.dtype in COMPLEX else y >= 0
+    if y.dtype not in COMPLEX:
+        return _pow_exponent_slope(xp, g, x, y, out)
+    positive = (xp.real(y) >= 0) & (xp.imag(y) == 0)
     return g * xp.where((x == 0) & positive, 0.0, (out * xp.log(x)).conj())
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import ferro
 from ferro import cpu
-from ferro.cpu import fusion
+from ferro.cpu import fusion, lowering
 from ferro.cpu.lowering import loop_of
 from ferro.cpu.thresholds import BLOCK_LEAST, PROGRAM_LEAST
 from ferro.native import readiness, threads, workers
@@ -60,6 +60,9 @@ def test_programs_give_the_numbers_that_numpy_gives(name, dtype, n):
         return
     assert found is not None
     assert found.dtype == expected.dtype
+    if name == "power" and np.dtype(dtype) in lowering.OWN_POWERS:  # (`**` is NumPy's, which calls C's pow)
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+        return
     np.testing.assert_array_equal(found, expected)
 
 

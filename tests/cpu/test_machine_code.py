@@ -600,7 +600,6 @@ def test_entries_on_disk_are_told_by_their_layout(monkeypatch: pytest.MonkeyPatc
     assert found["x"] != found["many"]
 
 
-
 @pytest.mark.parametrize("kind", ["f8-", readiness.ANY])
 @pytest.mark.parametrize("from_end", [False, True])
 def test_all_kernels_are_made_from_either_end_and_only_one_sets_the_mark(from_end, kind, monkeypatch):

@@ -10,8 +10,9 @@ from numba import extending, types
 from numba.np.numpy_support import carray
 
 from ferro.cpu.kernels.jit_masks import choose
+from ferro.cpu.kernels.jit_powers import powers
 from ferro.cpu.kernels.jit_stream import settle, stream
-from ferro.native.jit import kernel
+from ferro.native.jit import device, kernel
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _word = ir.IntType(64)
@@ -43,7 +44,26 @@ def _pointer_to(kind: Any) -> Any:
     return pointer
 
 
-_bytes, _int32s, _int64s = map(_pointer_to, (types.uint8, types.int32, types.int64))
+_bytes, _int32s, _int64s, _doubles = map(_pointer_to, (types.uint8, types.int32, types.int64, types.float64))
+
+
+@device
+def _chosen(pointers, strides, n, size):
+    mask = carray(_bytes(pointers[0]), n)
+    some, other = n if strides[1] else 1, n if strides[2] else 1
+    if size == 4:
+        x, y = carray(_int32s(pointers[1]), some), carray(_int32s(pointers[2]), other)
+        choose(mask, x, y, carray(_int32s(pointers[3]), n))
+    else:
+        p, q = carray(_int64s(pointers[1]), some), carray(_int64s(pointers[2]), other)
+        choose(mask, p, q, carray(_int64s(pointers[3]), n))
+
+
+@device
+def _raised(pointers, strides, n):
+    some, other = n if strides[0] else 1, n if strides[1] else 1
+    x, y = carray(_doubles(pointers[0]), some), carray(_doubles(pointers[1]), other)
+    powers(x, y, carray(_doubles(pointers[2]), n))
 
 
 @kernel
@@ -53,7 +73,7 @@ def run_program(start, stop, words):
     `words` are: the number of rows, of elements in a row, of those in the last one, and of a block; whether the result
     goes past the caches; the number of lines, of arrays, and of slots; for each array its address; for each array the
     bytes from one row to the next; for each slot the bytes from one element to the next, the result being the last
-    array, and spare blocks coming behind it; and lines of 7: the loop (0: a choice), its data (the size of an element),
+    array, and spare blocks coming behind it; and lines of 7: the loop (0: a choice, 1: powers of float64), its data (the size of an element),
     the number of its operands and result, and their slots.
     """
     rows, block, past, lines, arrays, slots = words[0], words[3], words[4], words[5], words[6], words[7]
@@ -78,17 +98,12 @@ def run_program(start, stop, words):
                         pointers[k] = spare[slots - arrays].ctypes.data
                     else:
                         pointers[k] = bases[slot] + row * outer[slot] + begin * steps[slot]
-                if code[at]:
+                if code[at] == 1:
+                    _raised(pointers, strides, n)
+                elif code[at]:
                     _call(code[at], pointers.ctypes.data, length.ctypes.data, strides.ctypes.data, code[at + 1])
                 else:
-                    mask = carray(_bytes(pointers[0]), n)
-                    some, other = n if strides[1] else 1, n if strides[2] else 1
-                    if code[at + 1] == 4:
-                        x, y = carray(_int32s(pointers[1]), some), carray(_int32s(pointers[2]), other)
-                        choose(mask, x, y, carray(_int32s(pointers[3]), n))
-                    else:
-                        p, q = carray(_int64s(pointers[1]), some), carray(_int64s(pointers[2]), other)
-                        choose(mask, p, q, carray(_int64s(pointers[3]), n))
+                    _chosen(pointers, strides, n, code[at + 1])
             if past:
                 target = bases[result] + row * outer[result] + begin * steps[result]
                 stream(target, spare[slots - arrays].ctypes.data, n * steps[result])

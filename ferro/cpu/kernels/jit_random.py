@@ -11,16 +11,14 @@ sines and cosines are the C library's, as in PyTorch.
 from __future__ import annotations
 
 import math
-from types import FunctionType
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from ferro.cpu.box_muller import COSINE, LOG, LOG_2, OCTANTS, QUARTER, ROOT_HALF, SINE, TWO_PI
 from ferro.cpu.kernels.jit_bits import bits32, float32_of
+from ferro.cpu.kernels.jit_exact import exact
+from ferro.cpu.kernels.jit_exact import fma as fma8
 from ferro.cpu.kernels.rejection import binomial, gamma, poisson, products, tail, transformed, waiting
 from ferro.native.jit import device, kernel, whole_registers
 
@@ -33,28 +31,6 @@ _S0, _S1, _S2 = SINE
 _C0, _C1, _C2 = COSINE
 _Q0, _Q1, _Q2 = QUARTER
 _UNIT4, _UNIT8 = f4(2**-24), f8(2**-53)
-
-
-def _exact(fn: Any, **names: Any) -> Any:
-    """A function that kernels call, of which no multiplication and addition become one. `names` mean something else in it."""
-    made = device(FunctionType(fn.__code__, {**fn.__globals__, **names}) if names else fn)
-    made.targetoptions.update(fastmath=False)
-    return made
-
-
-@intrinsic
-def _rounded_once(_context, a, b, c):
-    """a b + c in float64, also where no instruction computes it."""
-
-    def generate(_codegen, builder, _signature, args):
-        kind = ir.DoubleType()
-        function = ir.FunctionType(kind, [kind] * 3)
-        return builder.call(cgutils.get_or_insert_function(builder.module, function, "llvm.fma.f64"), args)
-
-    return a(a, b, c), generate
-
-
-_fma8: Any = _rounded_once  # (typed: a call gives an argument less than the definition takes)
 
 
 @device
@@ -202,8 +178,8 @@ def _pairs8(state, out, start, mean, std):
     _fill(state, out, start, start + 16)
     for k in range(start, start + 8):
         radius, angle = math.sqrt(-2.0 * math.log(1.0 - out[k])), 2.0 * math.pi * out[k + 8]
-        out[k] = _fma8(radius * math.cos(angle), std, mean)
-        out[k + 8] = _fma8(radius * math.sin(angle), std, mean)
+        out[k] = fma8(radius * math.cos(angle), std, mean)
+        out[k + 8] = fma8(radius * math.sin(angle), std, mean)
 
 
 @kernel
@@ -268,7 +244,7 @@ def whole_numbers(state, low, count, wide, out):
         i += part
 
 
-@_exact
+@exact
 def _pair8(state):
     """Two normal numbers in float64."""
     angle = 2 * math.pi * _double(state)
@@ -279,12 +255,12 @@ def _pair8(state):
 # What the names of rejection.py mean here, where a source is (state, spare).
 
 
-@_exact
+@exact
 def _uniform(source):
     return _double(source[0])
 
 
-@_exact
+@exact
 def _normal(source):
     state, spare = source
     found = spare[0]
@@ -300,10 +276,10 @@ _NAMES: dict[str, Any] = {
     "normal": _normal,
     "floor": np.floor,
     "ceil": np.ceil,
-    "tail": _exact(tail),
+    "tail": exact(tail),
 }
-_NAMES |= {f.__name__: _exact(f, **_NAMES) for f in (products, waiting, transformed)}
-_gamma, _poisson, _binomial = [_exact(f, **_NAMES) for f in (gamma, poisson, binomial)]
+_NAMES |= {f.__name__: exact(f, **_NAMES) for f in (products, waiting, transformed)}
+_gamma, _poisson, _binomial = [exact(f, **_NAMES) for f in (gamma, poisson, binomial)]
 
 
 @kernel
