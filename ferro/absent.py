@@ -97,7 +97,7 @@ TABLE: dict[str, str] = {
     """,
     "work on the CPU is done when a call returns, there is nothing to wait for: leave the call out, or "
     "`device('cpu')`": """
-        cpu.* accelerator.* Tensor.record_stream Tensor.ipu FatalError AcceleratorError backends.kleidiai backends.xnnpack backends.mkldnn.m
+        cpu.* accelerator.* Tensor.ipu FatalError AcceleratorError backends.kleidiai backends.xnnpack backends.mkldnn.m
         numa
     """,
     "inner functions of PyTorch's: the public one (`nn.functional.conv2d`, `norm`, ...), whose kernels ferro "

@@ -216,7 +216,7 @@ def test_every_method_of_pytorchs_tensors_is_there_or_explained(torch: Any) -> N
     public = {name for name in dir(torch.Tensor) if not name.startswith("_")}
     missing = {name for name in public if not hasattr(ferro.Tensor, name)}
     assert missing == set(METHODS)
-    assert {"q_scale", "record_stream", "to_mkldnn", "lstsq"} <= missing
+    assert {"q_scale", "to_mkldnn", "lstsq"} <= missing
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -28,6 +28,9 @@ class Observer:
         """Runs one operation."""
         return watched(op, xs, params, mode)
 
+    def recorded(self, node: Any) -> None:
+        """Is told of the node of a custom Function, which is no operation."""
+
     def writing(self, tensor: Any) -> None:
         """Is told of a tensor that is about to be changed in place, if it is the innermost observer."""
 

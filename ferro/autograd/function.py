@@ -271,6 +271,14 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
+def _show(ctx: Any, mode: _mode.Mode) -> None:
+    """Shows a new node to what looks on."""
+    if mode.anomaly is not None:
+        node_meta(ctx).trace = mode.anomaly.trace()
+    for observer in mode.observers:
+        observer.recorded(ctx)
+
+
 def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     """Makes ctx a node of the tape and gives the outputs their history."""
     _check_recorded_dirty(cls, ctx._dirty, outs)
@@ -282,9 +290,7 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     ctx.complex_inputs = tuple([isinstance(a, TensorBase) and a._data.dtype in COMPLEX for a in args])
     ctx.seq = next_sequence()
     ctx.code, ctx.offset = caller()
-    anomaly = _mode.current().anomaly
-    if anomaly is not None:
-        node_meta(ctx).trace = anomaly.trace()
+    _show(ctx, _mode.current())
     kinds: list = []
     slots: list = []
     for out in outs:

@@ -67,7 +67,9 @@ class Run:
         mode = _mode.current()
         self.anomaly: Any = _mode.ANOMALY[-1][0]
         self.running: Any = None  # in anomaly mode: the node whose formulas run
-        self.observers = mode.observers + tuple([o for o in STANDING if o not in mode.observers])
+        self.observers = mode.observers
+        if STANDING:
+            self.observers += tuple([o for o in STANDING if o not in mode.observers])
         self.scratch: dict | None = None  # what unpack hooks keep until this backward ends (see utils.checkpoint)
         # the vmaps inside of which all of this backward runs; at other levels than these gradients end with the function
         self.levels: Any = set(RUNNING.get()) if ALIVE else ()

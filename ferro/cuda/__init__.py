@@ -8,11 +8,17 @@ from typing import Any
 from ferro import absent as _absent
 from ferro.core.device import LAZY
 from ferro.cuda import amp, nvtx
+from ferro.cuda.cuda_graphs import (
+    CUDAGraph,
+    graph,
+    graph_pool_handle,
+    is_current_stream_capturing,
+    make_graphed_callables,
+)
 from ferro.cuda.devices import (
     absent,
     current_device,
     device_count,
-    empty_cache,
     get_device_capability,
     get_device_name,
     get_device_properties,
@@ -21,6 +27,12 @@ from ferro.cuda.devices import (
     is_bf16_supported,
     is_initialized,
     is_tf32_supported,
+    set_device,
+    synchronize,
+)
+from ferro.cuda.loading import load
+from ferro.cuda.memory_use import (
+    empty_cache,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
@@ -28,19 +40,18 @@ from ferro.cuda.devices import (
     memory_reserved,
     memory_stats,
     memory_summary,
-    set_device,
-    synchronize,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
-from ferro.cuda.loading import load
 from ferro.cuda.streams import (
-    CUDAGraph,
     Event,
     ExternalStream,
     Stream,
     StreamContext,
+    current_stream,
+    default_stream,
     device,
     device_of,
-    graph,
     set_stream,
     stream,
 )
@@ -74,14 +85,17 @@ __all__ = [
     "get_rng_state_all",
     "get_sync_debug_mode",
     "graph",
+    "graph_pool_handle",
     "has_half",
     "init",
     "initial_seed",
     "ipc_collect",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
@@ -179,15 +193,11 @@ def _old(name: str, new: str) -> None:
 
 # -------------------------------------------------------------------- not there yet
 
-current_stream, default_stream = absent("current_stream"), absent("default_stream")
-initial_seed, ipc_collect, reset_peak_memory_stats = map(
-    absent, ("initial_seed", "ipc_collect", "reset_peak_memory_stats")
-)
+initial_seed, ipc_collect = absent("initial_seed"), absent("ipc_collect")
 get_rng_state, memory_snapshot, utilization = map(absent, ("get_rng_state", "memory_snapshot", "utilization"))
 reset_accumulated_memory_stats = absent("reset_accumulated_memory_stats")
 reset_max_memory_allocated = absent("reset_max_memory_allocated")
 reset_max_memory_cached = absent("reset_max_memory_cached")
-set_per_process_memory_fraction = absent("set_per_process_memory_fraction")
 get_per_process_memory_fraction = absent("get_per_process_memory_fraction")
 can_device_access_peer = absent("can_device_access_peer")
 get_sync_debug_mode, set_sync_debug_mode = absent("get_sync_debug_mode"), absent("set_sync_debug_mode")

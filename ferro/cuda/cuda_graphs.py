@@ -17,18 +17,18 @@ from ferro.autograd.function import Function
 from ferro.autograd.grad_mode import no_grad
 from ferro.core.base import TensorBase
 from ferro.cuda import driver
-from ferro.cuda.devices import synchronize
-from ferro.cuda.pool import empty_cache
-from ferro.cuda.streams import Stream, StreamContext, current_stream, needs_gpu
+from ferro.cuda.devices import needs_gpu, synchronize
+from ferro.cuda.memory_use import empty_cache
+from ferro.cuda.streams import OfGPU, Stream, StreamContext, current_stream
 
 __all__ = ["CUDAGraph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 
 _MODES = {"global": "streamCaptureModeGlobal", "thread_local": "streamCaptureModeThreadLocal", "relaxed": "streamCaptureModeRelaxed"}  # fmt: skip
 
 
+@needs_gpu
 def graph_pool_handle() -> Any:
     """A pool of memory that several graphs may share, if they are replayed in the order in which they were recorded."""
-    needs_gpu("CUDAGraph")
     return driver.cupy().cuda.MemoryPool()
 
 
@@ -37,14 +37,13 @@ def is_current_stream_capturing() -> bool:
     return driver.available() and bool(driver.cupy().cuda.get_current_stream().is_capturing())
 
 
-class CUDAGraph:
+class CUDAGraph(OfGPU):
     """Work of a GPU that is recorded to be repeated; RuntimeError without a GPU. See `graph`, which records into one.
 
     - `keep_graph` (bool, default False): no effect: what was recorded is ready to run when `capture_end` returns
     """
 
     def __init__(self, keep_graph: bool = False) -> None:
-        needs_gpu("CUDAGraph")
         self._pool: Any = None
         self._graph: Any = None
         self._allocator: Any = None
@@ -104,7 +103,7 @@ class CUDAGraph:
         return self._pool
 
 
-class graph:
+class graph(OfGPU):
     """A block whose work is recorded into a CUDAGraph, in a stream of its own; RuntimeError without a GPU.
 
     - `cuda_graph` (CUDAGraph): receives it
@@ -128,7 +127,6 @@ class graph:
     def __init__(
         self, cuda_graph: CUDAGraph, pool: Any = None, stream: Stream | None = None, capture_error_mode: str = "global"
     ) -> None:
-        needs_gpu("graph")
         if stream is None and graph._stream is None:
             graph._stream = Stream()
         self.cuda_graph, self._given = cuda_graph, (pool, capture_error_mode)
@@ -155,6 +153,7 @@ class graph:
 # -------------------------------------------------------------------- functions by graphs
 
 
+@needs_gpu
 def make_graphed_callables(
     callables: Any,
     sample_args: tuple,
@@ -173,7 +172,6 @@ def make_graphed_callables(
 
     Results and gradients lie in the memory of the graphs: the next call overwrites them.
     """
-    needs_gpu("make_graphed_callables")
     is_one = not isinstance(callables, tuple)
     functions = (callables,) if is_one else callables
     samples = (sample_args,) if is_one else sample_args
@@ -209,53 +207,69 @@ def _differentiated(function: Any, args: Sequence, parameters: tuple, seeds: Any
 def _gradients(results: tuple, args: Sequence, parameters: tuple, seeds: Any, allow_unused: bool) -> tuple:
     wanted = [t for t in (*args, *parameters) if t.requires_grad]
     roots = [t for t in results if t.requires_grad]
-    seeds = seeds or [t.detach().clone().fill_(0) for t in roots]
+    seeds = seeds or [t.new_zeros(t.shape) for t in roots]
     if not wanted or not roots:
         return ()
     return grad(roots, wanted, seeds, allow_unused=allow_unused)
 
 
+class _Recorded:
+    """One function by two graphs: one for its results, one for its gradients."""
+
+    def __init__(self, function: Any, args: tuple, allow_unused: bool, pool: Any) -> None:
+        self.ahead, self.back = CUDAGraph(), CUDAGraph()
+        self.given = tuple([a.detach().clone().requires_grad_(a.requires_grad) for a in args])
+        self.inputs = (*self.given, *_parameters(function))
+        with graph(self.ahead, pool):
+            self.raw = function(*self.given)
+        self.results = _tensors(self.raw)
+        self.seeds = [t.new_zeros(t.shape) for t in self.results if t.requires_grad]
+        self.gradients: tuple = ()
+        if self.seeds:
+            with graph(self.back, pool):
+                self.gradients = _gradients(self.results, self.given, _parameters(function), self.seeds, allow_unused)
+
+    def forward(self, given: Sequence) -> tuple:
+        """The results for these arguments."""
+        for target, source in zip(self.given, given, strict=False):
+            if target._data is not source._data:
+                target.detach().copy_(source)
+        self.ahead.replay()
+        return tuple([t.detach() for t in self.results])
+
+    def backward(self, given: Sequence) -> tuple:
+        """The gradients by arguments and parameters for these of the results."""
+        arrived = [g for g, t in zip(given, self.results, strict=True) if t.requires_grad]
+        with no_grad():
+            for target, source in zip(self.seeds, arrived, strict=True):
+                target.copy_(source)
+        self.back.replay()
+        found = iter(self.gradients)
+        return tuple([_shown(next(found)) if t.requires_grad else None for t in self.inputs])
+
+
 def _graphed(function: Any, args: tuple, allow_unused: bool, pool: Any) -> Any:
-    """One function by two graphs."""
-    parameters = _parameters(function)
-    forward, backward = CUDAGraph(), CUDAGraph()
-    fixed = tuple([a.detach().clone().requires_grad_(a.requires_grad) for a in args])
-    with graph(forward, pool):
-        raw = function(*fixed)
-    results = _tensors(raw)
-    seeds = [t.detach().clone().fill_(0) for t in results if t.requires_grad]
-    gradients: tuple = ()
-    if seeds:
-        with graph(backward, pool):
-            gradients = _gradients(results, fixed, parameters, seeds, allow_unused)
-    shown = tuple([t.detach() for t in results])
-    inputs = (*fixed, *parameters)
+    """One function by its graphs."""
+    recorded, parameters = _Recorded(function, args, allow_unused, pool), _parameters(function)
 
     class Replayed(Function):
         @staticmethod
         def forward(ctx: Any, *given: Any) -> Any:
-            for target, source in zip(fixed, given, strict=False):
-                if target._data is not source._data:
-                    target.detach().copy_(source)
-            forward.replay()
-            ctx.mark_non_differentiable(*[s for s, r in zip(shown, results, strict=True) if not r.requires_grad])
-            return tuple([t.detach() for t in shown])
+            found = recorded.forward(given)
+            ctx.mark_non_differentiable(
+                *[f for f, t in zip(found, recorded.results, strict=True) if not t.requires_grad]
+            )
+            return found
 
         @staticmethod
         def backward(ctx: Any, *given: Any) -> Any:
-            arrived = [g for g, r in zip(given, results, strict=True) if r.requires_grad]
-            with no_grad():
-                for target, source in zip(seeds, arrived, strict=True):
-                    target.copy_(source)
-            backward.replay()
-            found = iter(gradients)
-            return tuple([_shown(next(found)) if t.requires_grad else None for t in inputs])
+            return recorded.backward(given)
 
     def replayed(*given: Any) -> Any:
         found = Replayed.apply(*given, *parameters)
-        return found[0] if isinstance(raw, TensorBase) else type(raw)(found)
+        return found[0] if isinstance(recorded.raw, TensorBase) else type(recorded.raw)(found)
 
-    if not parameters and not hasattr(function, "forward"):
+    if not hasattr(function, "forward"):
         return replayed
     function.forward = _in_mode(function, function.forward, replayed)
     return function

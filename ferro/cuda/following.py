@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 from ferro.autograd._observer import Observer, node_of
 from ferro.core import mode as _mode
 from ferro.core.apply import watched
+from ferro.core.backend import DEVICES
 from ferro.core.graph_task import STANDING
 from ferro.cuda import driver, pool
 
@@ -34,11 +35,17 @@ class _Following(Observer):
         result = watched(op, xs, params, mode)
         node = node_of(op, result)
         if node is not None:
-            _STREAMS[node] = driver.cupy().cuda.get_current_stream()
+            self.recorded(node)
         return result
+
+    def recorded(self, node: Any) -> None:
+        """Notes the stream of a node."""
+        _STREAMS[node] = driver.cupy().cuda.get_current_stream()
 
     def backward(self, run: Any, node: Any, g: Any, rest: Any) -> list:
         """Runs the formulas of one node in its stream; see Note [Streams of backward]."""
+        if not _on_device(g):
+            return rest()
         cuda = driver.cupy().cuda
         own, caller = _STREAMS.get(node, cuda.Stream.null), cuda.get_current_stream()
         if own.ptr == caller.ptr:
@@ -48,6 +55,12 @@ class _Following(Observer):
             found = rest()
         caller.wait_event(own.record())
         return found
+
+
+def _on_device(g: Any) -> bool:
+    """Whether a cotangent (of several outputs: one of those that are there) is an array of the GPU."""
+    some = next((p for p in g if p is not None), None) if type(g) in (list, tuple) else g
+    return type(getattr(some, "_data", some)) in DEVICES
 
 
 _FOLLOWING = _Following()

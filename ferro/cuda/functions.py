@@ -10,7 +10,7 @@ from typing import Any
 from ferro import cpu, xp
 from ferro.core import backend
 from ferro.cpu import shape
-from ferro.cuda import kernels, layouts, own, own_images, own_linalg
+from ferro.cuda import kernels, layouts, own, own_images, own_linalg, pool
 from ferro.cuda.by_hand import softmax
 from ferro.cuda.driver import cupy
 from ferro.cuda.missing import named, refusal
@@ -104,6 +104,11 @@ class Functions:
         """A copy of an array of the GPU in NumPy's."""
         return array.get()
 
+    @staticmethod
+    def record_stream(tensor: Any, stream: Any) -> None:
+        """Lets the memory of a tensor live until a stream has done what it was given before the tensor died."""
+        pool.used_in(tensor, stream._stream)
+
     def __dir__(self) -> list[str]:
         return sorted({*self.__dict__, *OWN, *[name for name in dir(cpu) if not name.startswith("_")]} - LEFT)
 
@@ -162,5 +167,6 @@ def register() -> None:
     array = cupy().ndarray
     if backend.module_of(array) is not None:
         return
+    pool.install()
     shape.GEOMETRIES[array] = (layouts.geometry, layouts.storage_bytes)
     backend.register(array, functions)

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from ferro.core.device import device as _Device
 from ferro.cuda import driver
+from ferro.cuda.devices import checked, needs_gpu
 from ferro.cuda.following import follow, unfollow
 
 __all__ = [
@@ -28,15 +29,18 @@ __all__ = [
 _HINT = "ferro computes on the CPU, where work is done when a call returns; ask cuda.is_available() first"
 
 
-def needs_gpu(name: str) -> None:
-    """RuntimeError where there is no GPU, as a build of PyTorch without CUDA answers for its classes."""
-    if not driver.available():
-        raise RuntimeError(
-            f"Tried to instantiate dummy base class {name}: torch.cuda.Stream requires CUDA support, and {_HINT}"
-        )
+class OfGPU:
+    """The base of what belongs to a GPU: RuntimeError where there is none, as a build of PyTorch without CUDA answers."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        if not driver.available():
+            raise RuntimeError(
+                f"Tried to instantiate dummy base class {cls.__name__}: torch.cuda.Stream requires CUDA support, and {_HINT}"
+            )
+        return object.__new__(cls)
 
 
-class Event:
+class Event(OfGPU):
     """A mark in the work of a GPU, with the time at which it was reached; RuntimeError without a GPU.
 
     - `enable_timing` (bool, default False): whether `elapsed_time` may be asked
@@ -45,7 +49,6 @@ class Event:
     """
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
-        needs_gpu("Event")
         if interprocess:
             raise NotImplementedError("cuda.Event: interprocess=True is not there")
         self._timed, self._recorded = enable_timing, False
@@ -87,7 +90,7 @@ class Event:
         return f"<torch.cuda.Event {self.cuda_event:#x}>"
 
 
-class Stream:
+class Stream(OfGPU):
     """A queue of work for a GPU: what is in one stream runs in order, streams run beside each other. RuntimeError without a GPU.
 
     - `device` (device, default None): must be the first GPU
@@ -106,8 +109,7 @@ class Stream:
     """
 
     def __init__(self, device: Any = None, priority: int = 0, **options: Any) -> None:
-        needs_gpu("Stream")
-        _checked(device)
+        checked(device)
         # CuPy, as CUDA, does not let such a stream wait for the default stream by itself; nor does PyTorch
         self._stream = driver.cupy().cuda.Stream(non_blocking=True, priority=priority or None)
         self.priority = priority
@@ -165,8 +167,7 @@ class ExternalStream(Stream):
     """A stream that another library has made and keeps alive, by its address."""
 
     def __init__(self, stream_ptr: int, device: Any = None) -> None:
-        needs_gpu("ExternalStream")
-        _checked(device)
+        checked(device)
         self._stream, self.priority = driver.cupy().cuda.ExternalStream(int(stream_ptr)), 0
 
 
@@ -177,29 +178,20 @@ def _of(stream: Any) -> Stream:
     return found
 
 
-def _checked(device: Any) -> None:
-    index = _Device(device).index if isinstance(device, (str, _Device)) else device
-    if index not in (None, 0):
-        raise RuntimeError(
-            f"cuda: ferro uses one GPU, cuda:0, not {device}; CUDA_VISIBLE_DEVICES chooses which one that is"
-        )
-
-
+@needs_gpu
 def current_stream(device: Any = None) -> Stream:
-    """The stream that this thread gives work to; RuntimeError without a GPU."""
-    needs_gpu("Stream")
-    _checked(device)
+    """The stream that this thread gives work to."""
+    checked(device)
     return _of(driver.cupy().cuda.get_current_stream())
 
 
+@needs_gpu
 def default_stream(device: Any = None) -> Stream:
-    """The stream that work goes to where none is chosen; RuntimeError without a GPU."""
-    needs_gpu("Stream")
-    _checked(device)
+    """The stream that work goes to where none is chosen."""
+    checked(device)
     return _of(driver.cupy().cuda.Stream.null)
 
 
-# What `StreamContext` goes back to, by thread and stream: a chain in CuPy itself.
 class StreamContext:
     """A block in a stream; None changes nothing.
 

@@ -215,6 +215,18 @@ class StorageMethods:
             "on the CPU leave it out"
         )
 
+    def record_stream(self: Any, stream: Any) -> None:
+        """Lets memory of a GPU live until a stream has done what it was given before the tensor died; RuntimeError on the CPU.
+
+        - `stream` (cuda.Stream): one that reads the tensor, which was made in another stream
+        """
+        record = getattr(xp_of(self._data), "record_stream", None)
+        if record is None:
+            raise RuntimeError(
+                "record_stream: the tensor is on the CPU, where work is done when a call returns: leave it out"
+            )
+        record(self, stream)
+
     def set_(self: Any, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None) -> Tensor:
         """Makes the tensor one more name of the memory of `source`, seen with a given geometry.
 

@@ -9,6 +9,7 @@ import pytest
 
 from ferro.core import backend
 from ferro.core.device import DEVICE_BACKENDS
+from ferro.core.graph_task import STANDING
 from ferro.cpu import shape
 from ferro.cuda import driver
 from ferro.cuda.loading import load
@@ -34,6 +35,7 @@ def cuda() -> Iterator[str]:
     assert load() is None
     yield "cuda"
     remove()
+    STANDING.clear()
     driver.missing.cache_clear()
     DEVICE_BACKENDS.pop("cuda")
     backend.DEVICES.remove(stand_in.Array)

@@ -7,6 +7,7 @@ here: no results that are scalars, results in C order, an index beyond the end t
 
 from __future__ import annotations
 
+import ctypes
 import operator
 import sys
 import types
@@ -17,7 +18,8 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.special
 
-from tests.cuda import emulated
+from tests.cuda import emulated, stand_in_device
+from tests.cuda.stand_in_device import DEVICE
 
 NAMES: dict[str, list[str] | None] = {}  # parameters by dotted name; None where they are not known
 for _line in Path(__file__).with_name("cupy_names.txt").read_text().splitlines()[1:]:
@@ -29,15 +31,33 @@ VERSION = Path(__file__).with_name("cupy_names.txt").read_text().split()[2]
 class Pointer:
     """Where an array lies: an address that may be moved."""
 
-    def __init__(self, near: np.ndarray, start: int = 0) -> None:
-        self.near, self.start = near, start
+    def __init__(self, near: np.ndarray, start: int = 0, owner: Any = None) -> None:
+        self.near, self.start, self.owner = near, start, owner
 
     @property
     def ptr(self) -> int:
         return self.near.__array_interface__["data"][0] + self.start
 
     def __add__(self, start: int) -> Pointer:
-        return Pointer(self.near, self.start + start)
+        return Pointer(self.near, self.start + start, self.owner)
+
+    @property
+    def mem(self) -> Any:
+        """The memory that it points into."""
+        low, high = np.lib.array_utils.byte_bounds(_root(self.near))
+        return self.owner or types.SimpleNamespace(ptr=low, size=high - low)
+
+
+class UnownedMemory:
+    """Memory that somebody else owns."""
+
+    def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
+        self.ptr, self.size, self._owner = ptr, size, owner
+
+
+def _memory_pointer(memory: UnownedMemory, start: int) -> Pointer:
+    raw = (ctypes.c_uint8 * memory.size).from_address(memory.ptr)
+    return Pointer(np.frombuffer(raw, np.uint8), start, memory)
 
 
 class Flags:
@@ -54,15 +74,16 @@ _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, 
 class Array:
     """cupy.ndarray."""
 
-    __slots__ = ("base", "near")
+    __slots__ = ("base", "near", "owner")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
     def __new__(cls, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C") -> Any:
         self = object.__new__(cls)
-        self.base = None
+        self.base, self.owner = None, getattr(memptr, "owner", None)
         if memptr is None:
             self.near = np.full(shape, 77, dtype) if np.dtype(dtype).kind != "b" else np.ones(shape, dtype)
+            _made(self.near)
             return self
         dtype, shape = np.dtype(dtype), tuple(np.atleast_1d(shape).tolist()) if np.ndim(shape) else (int(shape),)
         if shape == () or isinstance(shape, tuple):
@@ -131,7 +152,12 @@ class Array:
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.ndim:
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
-        self.near[_index(self.near, key)] = here(value) if not isinstance(value, np.ndarray) else value
+
+        def write() -> None:
+            self.near[_index(self.near, key)] = here(value) if not isinstance(value, np.ndarray) else value
+
+        write()
+        _changed(self, write)
 
     shape = property(lambda self: self.near.shape, lambda self, to: setattr(self.near, "shape", to))
     dtype = property(lambda self: self.near.dtype)
@@ -141,7 +167,7 @@ class Array:
     nbytes = property(lambda self: self.near.nbytes)
     strides = property(lambda self: self.near.strides)
     flags = property(lambda self: Flags(self.near.flags))
-    data = property(lambda self: Pointer(self.near))
+    data = property(lambda self: Pointer(self.near, 0, self.owner))
     real = property(
         lambda self: _view(self, self.near.real) if self.near.dtype.kind == "c" else self,
         lambda self, to: self.real.__setitem__(..., to),
@@ -153,7 +179,9 @@ class Array:
     T = property(lambda self: _view(self, self.near.T))
 
     def get(self) -> np.ndarray:
-        """A copy in NumPy's memory."""
+        """A copy in NumPy's memory, for which the host waits."""
+        _accessed(self, False)
+        stand_in_device.current().synchronize()
         return np.array(self.near)
 
 
@@ -181,6 +209,7 @@ def _steps(shape: tuple, dtype: Any) -> tuple:
 def here(value: Any) -> Any:
     """What the stand-in computes on; NumPy's arrays are refused."""
     if type(value) is Array:
+        _accessed(value, False)
         return value.near
     if type(value) in (tuple, list):
         return type(value)([here(v) for v in value])
@@ -193,15 +222,50 @@ def there(value: Any) -> Any:
     """What a function gives: arrays, never scalars."""
     if isinstance(value, (np.ndarray, np.generic)):
         made = object.__new__(Array)
-        made.near, made.base = np.asarray(value), None
+        made.near, made.base, made.owner = np.asarray(value), None, None
+        _made(made.near)
         return made
     if isinstance(value, (tuple, list)):
         return tuple([there(v) for v in value])
     return value
 
 
+def _made(near: np.ndarray) -> None:
+    """Notes memory of the device that has been written."""
+    if DEVICE.is_watched and near.nbytes:
+        stand_in_device.accessed(_root(near), True)
+
+
+def _accessed(array: Array, writes: bool) -> None:
+    """Notes that the current stream reads or writes an array."""
+    if DEVICE.is_watched and array.near.nbytes:
+        stand_in_device.accessed(_root(array.near), writes)
+
+
+def _repeated(result: Array, work: Callable) -> None:
+    """Notes work that gives a new array, where the current stream is being recorded."""
+
+    def again() -> None:
+        np.copyto(result.near, work())
+        _accessed(result, True)
+
+    stand_in_device.captured(again)
+
+
+def _changed(array: Array, work: Callable) -> None:
+    """Notes work that has changed an array."""
+
+    def again() -> None:
+        work()
+        _accessed(array, True)
+
+    _accessed(array, True)
+    stand_in_device.captured(again)
+
+
 def _view(of: Array, near: np.ndarray) -> Array:
-    made = there(near)
+    made = object.__new__(Array)
+    made.near, made.owner = near, of.owner
     made.base = of if of.base is None else of.base if isinstance(of.base, Array) else of
     return made
 
@@ -241,9 +305,14 @@ def _passed(name: str, function: Callable) -> Callable:
             assert len(args) <= len(known), f"{name} takes {known}"
             unknown = set(kwargs) - set(known)
             assert not unknown, f"{name} has no parameters {sorted(unknown)}: {known}"
-        found = function(*here(args), **{k: here(v) for k, v in kwargs.items()})
+
+        def work() -> Any:
+            return function(*here(args), **{k: here(v) for k, v in kwargs.items()})
+
+        found = work()
         for a in (*args, *kwargs.values()):
             if type(a) is Array and a.near is found:
+                _changed(a, work)
                 return a
         first = args[0] if args else None
         if (
@@ -253,7 +322,12 @@ def _passed(name: str, function: Callable) -> Callable:
             and np.may_share_memory(found, first.near)
         ):
             return _view(first, found)
-        return there(found)
+        result = there(found)
+        if type(result) is Array:
+            _repeated(result, work)
+        elif found is None:  # (fill, sort)
+            _changed(first, work)
+        return result
 
     through.__name__ = name
     return through
@@ -280,7 +354,11 @@ for _name in [
     _i = getattr(operator, f"__i{_name}__", None)
 
     def _in_place(self: Any, other: Any, f: Any = _i) -> Any:
-        f(self.near, here(other))
+        def work() -> None:
+            f(self.near, here(other))
+
+        work()
+        _changed(self, work)
         return self
 
     setattr(Array, f"__i{_name}__", _in_place)
@@ -396,7 +474,35 @@ class RawModule:
         self._text = code
 
     def get_function(self, name: str) -> Any:
-        return emulated.Kernel(self._text, name)
+        return _launched(emulated.Kernel(self._text, name))
+
+
+def _launched(kernel: emulated.Kernel) -> Callable:
+    """A kernel whose launches are noted."""
+
+    def launch(grid: tuple, block: tuple, args: tuple, **options: Any) -> None:
+        def work() -> None:
+            kernel(grid, block, args, **options)
+            for word, value in zip(kernel._words, args, strict=True):
+                if type(value) is Array:
+                    _accessed(value, "const" not in word)
+
+        work()
+        stand_in_device.captured(work)
+
+    return launch
+
+
+def _noted(function: Callable) -> Callable:
+    """A function that gives a new array, noted where the stream is being recorded."""
+
+    def through(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if type(result) is Array and result is not args[0]:
+            _repeated(result, lambda: function(*args, **kwargs).near)
+        return result
+
+    return through
 
 
 def _matmul(x: Any, y: Any, out: Any = None) -> Any:
@@ -423,11 +529,9 @@ def modules() -> dict[str, Any]:
         getDevice=lambda: 0,
         getDeviceProperties=lambda index: dict(properties),
         memGetInfo=lambda: (1 << 29, 1 << 30),
-        deviceSynchronize=lambda: None,
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 13000,
     )
-    pool = types.SimpleNamespace(used_bytes=lambda: 1024, total_bytes=lambda: 4096, free_all_blocks=lambda: None)
     linalg = Module(
         "cupy.linalg",
         np.linalg,
@@ -442,20 +546,21 @@ def modules() -> dict[str, Any]:
         __version__=VERSION,
         ndarray=Array,
         asarray=_asarray,
-        array=_array,
-        max=_reduced("max"),
-        min=_reduced("min"),
-        where=_where,
-        matmul=_matmul,
+        array=_noted(_array),
+        max=_noted(_reduced("max")),
+        min=_noted(_reduced("min")),
+        where=_noted(_where),
+        matmul=_noted(_matmul),
         sort=_no_sort_of_bfloat16("sort"),
         argsort=_no_sort_of_bfloat16("argsort"),
         linalg=linalg,
         fft=Module("cupy.fft", np.fft),
         RawModule=RawModule,
-        cuda=types.SimpleNamespace(runtime=runtime),
+        cuda=stand_in_device.modules(runtime),
         lib=types.SimpleNamespace(stride_tricks=tricks),
-        get_default_memory_pool=lambda: pool,
+        get_default_memory_pool=lambda: stand_in_device.POOL,
     )
+    cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer = UnownedMemory, _memory_pointer
     special = Module("cupyx.scipy.special", scipy.special)
     return {
         "cupy": cupy,

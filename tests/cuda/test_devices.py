@@ -180,8 +180,8 @@ def test_questions_about_the_gpu_are_answered() -> None:
     assert kept.device.type == "cuda"
     assert found.name in cuda.memory_summary()
     cuda.empty_cache()
-    with pytest.raises(NotImplementedError, match=r"cuda\.max_memory_allocated\(\) is not there yet"):
-        cuda.max_memory_allocated()
+    with pytest.raises(NotImplementedError, match=r"cuda\.memory_snapshot\(\) is not there yet"):
+        cuda.memory_snapshot()
 
 
 def _module(version: str, count: Any) -> Any:

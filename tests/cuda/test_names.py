@@ -14,6 +14,7 @@ import pytest
 
 import ferro
 from ferro.cuda import numpy_by_cupy
+from tests.cuda import stand_in_device
 from tests.cuda.stand_in import NAMES
 from tests.cuda.write_names import found
 
@@ -51,8 +52,34 @@ def test_the_list_has_what_the_backend_calls() -> None:
         asked |= set(chains(ast.parse(path.read_text()), ("cupy",)))
     plain = {name for name in asked if name.split(".")[0] not in ("cuda", "lib", "linalg", "fft", "__version__")}
     unknown = {name for name in plain if f"cupy.{name.split('.')[0]}" not in NAMES}
+    of_device = {name.split(".")[1] for name in asked if name.startswith("cuda.")} - {"runtime", "memory"}
+    assert {"Stream", "Event", "set_allocator"} <= of_device
+    unknown |= {name for name in of_device if f"cupy.cuda.{name}" not in NAMES}
     assert not unknown
     assert {"matmul", "sum", "RawModule", "argsort", "linalg.cholesky", "fft.irfftn"} <= asked
+
+
+@pytest.mark.parametrize("kind", ["Stream", "ExternalStream", "Event", "Graph", "MemoryPool"])
+def test_the_device_of_the_stand_in_has_what_cupys_has(kind: str) -> None:
+    """Streams, events, graphs and pools have no names that CuPy's have not; those of the instances are listed."""
+    ours = getattr(stand_in_device, kind)
+    inside = {
+        "Stream": {"clock", "captured", "tick"},
+        "Event": {"clock", "timed"},
+        "MemoryPool": {"used", "total", "limit", "free"},
+    }
+    own = inside.get(kind, set()) | inside["Stream"] | ({"null"} if kind == "ExternalStream" else set())
+    public = {name for name in dir(ours) if not name.startswith("_")} - own
+    assert public <= {name.rpartition(".")[2] for name in NAMES if name.startswith(f"cupy.cuda.{kind}.")}
+    for name in (
+        "using_allocator",
+        "set_allocator",
+        "get_current_stream",
+        "get_elapsed_time",
+        "UnownedMemory",
+        "MemoryPointer",
+    ):
+        assert f"cupy.cuda.{name}" in NAMES
 
 
 def test_names_are_those_of_the_installed_cupy() -> None:

@@ -13,12 +13,14 @@ from typing import Any
 
 HERE = Path(__file__).parent / "cupy_names.txt"
 SPACES = ("cupy", "cupy.ndarray", "cupy.linalg", "cupy.fft", "cupyx.scipy.special")
+SPACES += tuple(["cupy.cuda" + name for name in ("", ".Stream", ".ExternalStream", ".Event", ".Graph", ".MemoryPool")])
 
 
 def found(space: str) -> Any:
     """A namespace by its dotted name."""
-    if space == "cupy.ndarray":
-        return importlib.import_module("cupy").ndarray
+    module, _, last = space.rpartition(".")
+    if last[0].isupper() or last == "ndarray":  # (a class)
+        return getattr(importlib.import_module(module), last)
     return importlib.import_module(space)
 
 

@@ -1,0 +1,335 @@
+"""Streams, events, memory and graphs of the device: the order of accesses, what is held, and work that is repeated."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro import nn
+from ferro.cuda import following, pool
+from tests.cuda import stand_in_device
+from tests.cuda.conftest import REAL
+
+pytestmark = pytest.mark.usefixtures("cuda")
+stand_in_only = pytest.mark.skipif(REAL, reason="the stand-in alone sees the order of accesses")
+
+
+@pytest.fixture
+def watch() -> Iterator[Any]:
+    """Looks at the order of accesses, and at the end whether memory was given back too early."""
+    if REAL:
+        yield None
+        return
+    with stand_in_device.watched() as device:
+        yield device
+        assert device.wrong == []
+
+
+def data(seed: int = 0) -> Any:
+    return ferro.tensor(np.random.default_rng(seed).standard_normal((6, 6))).to("cuda")
+
+
+def beside(stream: Any, work: Any) -> Any:
+    """What work gives in a stream that waits for the current one before, and which waits for it afterwards."""
+    stream.wait_stream(ferro.cuda.current_stream())
+    with ferro.cuda.stream(stream):
+        found = work()
+    ferro.cuda.current_stream().wait_stream(stream)
+    return found
+
+
+def test_streams_are_chosen_and_asked() -> None:
+    cuda = ferro.cuda
+    default, side = cuda.default_stream(), cuda.Stream(priority=-1)
+    assert (default.cuda_stream, default == cuda.current_stream(), side == default) == (0, True, False)
+    assert (side.priority, side.device) == (-1, ferro.device("cuda", 0))
+    assert repr(side) == f"<torch.cuda.Stream device=cuda:0 cuda_stream={side.cuda_stream:#x}>"
+    with cuda.stream(side):
+        assert cuda.current_stream() == side
+        with cuda.stream(default), cuda.stream(None):
+            assert cuda.current_stream() == default
+        assert cuda.current_stream() == side
+    assert cuda.current_stream() == default
+    with side as entered:
+        assert entered is side is not None
+        assert cuda.current_stream() == side
+    found = []
+    cuda.set_stream(side)
+    thread = threading.Thread(target=lambda: found.append(cuda.current_stream()))
+    thread.start()
+    thread.join(60)
+    assert (cuda.current_stream(), found) == (side, [default])  # each thread has its own
+    cuda.set_stream(default)
+    assert cuda.current_stream() == default
+    assert cuda.ExternalStream(side.cuda_stream) == side
+    assert len({side, cuda.ExternalStream(side.cuda_stream), default}) == 2
+    side.synchronize()
+    assert side.query()
+
+
+def test_events_are_marks_and_measure() -> None:
+    cuda = ferro.cuda
+    start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
+    assert start.query()
+    with pytest.raises(ValueError, match="Both events must be recorded"):
+        start.elapsed_time(end)
+    start.record()
+    data() @ data()
+    end.record()
+    end.synchronize()
+    assert end.query()
+    assert start.elapsed_time(end) >= 0
+    with pytest.raises(ValueError, match="enable_timing=True"):
+        start.elapsed_time(cuda.Event())
+    with pytest.raises(NotImplementedError, match="interprocess"):
+        cuda.Event(interprocess=True)
+    assert repr(start) == f"<torch.cuda.Event {start.cuda_event:#x}>"
+
+
+@stand_in_only
+def test_an_access_without_an_order_is_found(watch: Any) -> None:
+    side, x = ferro.cuda.Stream(), data()
+    with (
+        ferro.cuda.stream(side),
+        pytest.raises(stand_in_device.Race, match=r"reads memory that stream 0x0 has written"),
+    ):
+        x + 1
+    y = beside(side, lambda: x + 1)
+    assert y.tolist() == (x + 1).tolist()
+    with ferro.cuda.stream(side):
+        z = y * 2
+    with pytest.raises(stand_in_device.Race, match="writes memory that stream"):
+        y.mul_(3)
+    ferro.cuda.current_stream().wait_event(side.record_event())
+    y.mul_(3)
+    assert z.shape == y.shape
+    y.record_stream(ferro.cuda.current_stream())  # (it was made in the other one)
+    ferro.cuda.synchronize()
+
+
+@pytest.mark.parametrize("place", ["outside", "in the stream", "in another stream"])
+def test_backward_runs_in_the_streams_of_the_forward(watch: Any, place: str) -> None:
+    """The same bits as in one stream, wherever backward is called; nothing is read before it is there."""
+    a, b, other = (ferro.cuda.Stream() for _ in range(3))
+    assert _trained(beside, a, b, {"in the stream": a, "in another stream": other}.get(place)) == _trained(
+        lambda stream, work: work(), a, b, None
+    )
+
+
+def _trained(within: Any, a: Any, b: Any, of_backward: Any) -> tuple:
+    """The loss and the gradients of two branches in two streams, the second time added to the first."""
+    x, w = data(1).requires_grad_(), data(2).requires_grad_()
+
+    def loss() -> Any:
+        left = within(a, lambda: (x @ w).tanh())
+        right = within(b, lambda: (x * w).sigmoid() @ x)
+        return (left * right + x).square().sum()
+
+    for _ in range(2):
+        found = loss()
+        if of_backward is None:
+            found.backward()
+        else:
+            beside(of_backward, found.backward)
+    assert x.grad is not None
+    assert w.grad is not None
+    return found.item(), x.grad.tolist(), w.grad.tolist()
+
+
+@stand_in_only
+def test_formulas_run_where_the_forward_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    side, seen = ferro.cuda.Stream(), []
+
+    class Noted(ferro.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            seen.append(ferro.cuda.current_stream().cuda_stream)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            seen.append(ferro.cuda.current_stream().cuda_stream)
+            return g * 2
+
+    x = data().requires_grad_()
+    y = beside(side, lambda: Noted.apply(x))
+    y.sum().backward()
+    assert seen == [side.cuda_stream, side.cuda_stream]
+    assert ferro.cuda.current_stream() == ferro.cuda.default_stream()
+
+
+@stand_in_only
+def test_a_backward_that_waits_for_nothing_is_found(watch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of accesses is looked at in backward: without its events the test above fails."""
+    side, x = ferro.cuda.Stream(), data().requires_grad_()
+    loss = beside(side, lambda: (x @ x).tanh()).sum()
+    monkeypatch.setattr(stand_in_device.Stream, "wait_event", lambda self, event: None)
+    with pytest.raises(stand_in_device.Race, match="does not wait for it"):
+        loss.backward()
+    watch.wrong.clear()
+
+
+@stand_in_only
+def test_second_derivatives_keep_the_order(watch: Any) -> None:
+    side, x = ferro.cuda.Stream(), data().requires_grad_()
+    y = beside(side, lambda: (x @ x).tanh()).sum()
+    (g,) = ferro.autograd.grad(y, x, create_graph=True)
+    (h,) = ferro.autograd.grad(g.square().sum(), x)
+    z = x.detach().clone().requires_grad_()
+    (k,) = ferro.autograd.grad((z @ z).tanh().sum(), z, create_graph=True)
+    (want,) = ferro.autograd.grad(k.square().sum(), z)
+    assert h.tolist() == want.tolist()
+
+
+# --- memory ------------------------------------------------------------------------------------------------------------
+
+
+@stand_in_only
+def test_memory_that_another_stream_reads_is_kept_until_it_has() -> None:
+    side = ferro.cuda.Stream()
+    for recorded in (False, True):
+        with stand_in_device.watched() as device:
+            x = data()
+            side.wait_stream(ferro.cuda.current_stream())
+            with ferro.cuda.stream(side):
+                y = x @ x
+            if recorded:
+                x.record_stream(side)
+                x.record_stream(side)
+                assert x.tolist() == data().tolist()
+            del x
+            data()  # (takes memory)
+            assert len(device.wrong) == (0 if recorded else 1)
+            assert recorded or "was given back while stream" in device.wrong[0]
+            assert len(pool._LATER) == (2 if recorded else 0)
+            side.synchronize()
+            data()
+            assert len(pool._LATER) == 0
+            assert len(device.wrong) == (0 if recorded else 1)
+            assert y.shape == (6, 6)
+
+
+def test_peaks_are_kept_and_reset(watch: Any) -> None:
+    cuda = ferro.cuda
+    kept = ferro.zeros(1000, device="cuda", dtype=ferro.float64)
+    cuda.reset_peak_memory_stats()
+    before = cuda.memory_allocated()
+    assert cuda.max_memory_allocated() == before >= 8000
+    more = kept + 1
+    assert cuda.memory_allocated() >= before + 8000
+    del more
+    assert cuda.memory_allocated() == before
+    assert cuda.max_memory_allocated() >= before + 8000
+    assert cuda.max_memory_reserved() >= cuda.max_memory_allocated()
+    stats = cuda.memory_stats()
+    assert stats["allocated_bytes.all.peak"] == cuda.max_memory_allocated()
+    cuda.reset_peak_memory_stats()
+    assert cuda.max_memory_allocated() == before
+    del kept
+
+
+@stand_in_only
+def test_too_little_memory_says_where_it_is(watch: Any) -> None:
+    x = ferro.ones(1000, device="cuda", dtype=ferro.float64, requires_grad=True)
+    held = x.exp()
+    cuda = ferro.cuda
+    used = cuda.memory_allocated()
+    stand_in_device.POOL.limit = used + 100
+    try:
+        with pytest.raises(cuda.OutOfMemoryError) as error:
+            held * held
+    finally:
+        stand_in_device.POOL.limit = None
+    text = str(error.value)
+    assert f"CUDA out of memory. Tried to allocate 8,000 bytes: {used:,} are in use" in text
+    assert "8,000 bytes: ExpBackward0, " in text
+    assert "held = x.exp()" in text
+    assert "ExpBackward0" in cuda.memory_summary()
+    assert "ExpBackward0" not in cuda.memory_summary(abbreviated=True)
+    with pytest.raises(ValueError, match="Invalid fraction value: 2"):
+        cuda.set_per_process_memory_fraction(2)
+
+
+# --- graphs ------------------------------------------------------------------------------------------------------------
+
+
+def test_recorded_work_is_repeated_on_new_numbers() -> None:
+    cuda = ferro.cuda
+    x, w = data(1), data(2)
+    (x @ w).tanh()  # (what is made once is made)
+    recorded = cuda.CUDAGraph()
+    with cuda.graph(recorded):
+        assert cuda.is_current_stream_capturing()
+        y = (x @ w).tanh()
+        y.add_(1)
+    assert not cuda.is_current_stream_capturing()
+    for seed in (3, 4):
+        x.copy_(data(seed))
+        recorded.replay()
+        assert y.tolist() == ((data(seed) @ w).tanh() + 1).tolist()
+    other = cuda.CUDAGraph()
+    with cuda.graph(other, pool=recorded.pool()):
+        z = y * 2
+    other.replay()
+    assert z.tolist() == (y * 2).tolist()
+    recorded.reset()
+    for call in (recorded.replay, recorded.pool):
+        with pytest.raises(RuntimeError, match="without a preceding successful capture"):
+            call()
+    with pytest.raises(RuntimeError, match="non-default stream"):
+        recorded.capture_begin()
+    with pytest.raises(RuntimeError, match=r"capture_end\(\) called before capture_begin\(\)"):
+        recorded.capture_end()
+    with pytest.raises(RuntimeError, match="already owns a captured graph"), cuda.graph(other):
+        pass
+    assert cuda.current_stream() == cuda.default_stream()
+
+
+def test_a_module_by_graphs_trains_as_without(watch: Any) -> None:
+    losses = []
+    for graphed in (False, True):
+        ferro.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).double().to("cuda")
+        optimizer = ferro.optim.SGD(model.parameters(), lr=0.1)
+        if graphed:
+            made = ferro.cuda.make_graphed_callables(model, (data(9),))
+            assert made is model
+        found = []
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = model(data(step)).square().mean()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        losses.append(found)
+        model.eval()
+        assert model(data(1)).shape == (6, 1)
+    assert losses[0] == losses[1]
+
+
+def test_a_function_by_graphs_has_its_gradients() -> None:
+    plain = lambda x, y: ((x @ y).tanh(), x * 2)  # noqa: E731
+    x, y = data(1).requires_grad_(), data(2)
+    made = ferro.cuda.make_graphed_callables(plain, (x, y))
+    for seed in (3, 4):
+        a, b = data(seed).requires_grad_(), data(seed + 1)
+        c = a.detach().clone().requires_grad_()
+        got, want = made(a, b), plain(c, b)
+        assert [t.tolist() for t in got] == [t.tolist() for t in want]
+        for found, leaf in ((got, a), (want, c)):
+            (found[0] * 3 + found[1]).sum().backward()
+            assert leaf.grad is not None
+        assert a.grad.tolist() == c.grad.tolist()  # type: ignore[union-attr]
+
+
+@stand_in_only
+def test_outside_of_streams_nothing_is_noted() -> None:
+    x = data().requires_grad_()
+    assert (x * 2)._node not in following._STREAMS
+    y = beside(ferro.cuda.Stream(), lambda: x * 2)
+    assert y._node in following._STREAMS
