@@ -183,7 +183,7 @@ class ConversionMethods:
 
     def cuda(self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
         """The tensor on a GPU; RuntimeError where there is none."""
-        return self.to("cuda")
+        return self.to("cuda" if device is None else device, non_blocking=non_blocking, memory_format=memory_format)
 
     def xpu(self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Tensor:
         """The tensor on a GPU of Intel's; RuntimeError: there is none."""

@@ -7,7 +7,8 @@ that formulas use: conj, real, imag, T, reshape, astype, copy, fill, item, sum a
 other array shows its memory. Numbers, 0-d arrays of NumPy's among them, may stand wherever a function takes an array.
 
 Where the memory is not the processor's, the module has a `device` (the device type, such as "privateuseone"), and
-``from_host(array)`` and ``to_host(array)``, which copy. Then ``tensor.to(device)`` and ``device=`` bring tensors there,
+``from_host(array)`` and ``to_host(array)``, which copy; perhaps ``pinned(array)``, ``is_pinned(array)`` and ``from_pinned(array)``
+for copies that nobody waits for. Then ``tensor.to(device)`` and ``device=`` bring tensors there,
 0-d tensors are brought along where they meet others, and all else that meets must lie on one device.
 
 A module that looks at operations, not at the steps they are made of, has ``whole(op)``: the function of (arrays,
@@ -24,7 +25,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.batched.array import new_array as _new_batched
-from ferro.core.device import CPU, DEVICE_BACKENDS, device
+from ferro.core.device import CPU, DEVICE_BACKENDS, LAZY, device
 from ferro.xp import complete
 
 # The arrays that lie in the memory of the processor: those of the backend which is always there. The short forms of
@@ -93,13 +94,31 @@ def device_of(array: Any) -> device:
     return CPU if name is None else device(name, getattr(module, "index", None))
 
 
-def moved(array: Any, to: device) -> Any:
-    """The array on a device, itself if it lies there."""
+def moved(array: Any, to: device, waits: bool = True) -> Any:
+    """The array on a device, itself if it lies there; if it need not be waited for, from pinned memory while the program goes on."""
     at = device_of(array)
     if at.type == to.type:
         return array
     host = array if at is CPU else xp_of(array).to_host(array)
-    return host if to.type == CPU.type else DEVICE_BACKENDS[to.type].from_host(host)
+    if to.type == CPU.type:
+        return host
+    module = DEVICE_BACKENDS[to.type]
+    return module.from_host(host) if waits or not hasattr(module, "from_pinned") else module.from_pinned(host)
+
+
+def is_pinned(array: Any) -> bool:
+    """Whether an array of the processor's lies in memory that some device can copy from while the program goes on."""
+    return type(array) is HOST and any(
+        module.is_pinned(array) for module in DEVICE_BACKENDS.values() if hasattr(module, "is_pinned")
+    )
+
+
+def accelerator() -> Any:
+    """The module of a device other than the processor whose memory can be copied to from pinned memory; None if there is none."""
+    for name, load in LAZY.items():
+        if name in DEVICE_BACKENDS or load() is None:
+            return DEVICE_BACKENDS[name]
+    return None
 
 
 def whole(xp: Any, op: Any) -> Any:

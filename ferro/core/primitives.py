@@ -23,12 +23,15 @@ CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g, la
 
 TO_DEVICE = Op(
     "to_device",
-    lambda xp, x, /, to, back: backend.moved(x, to),
+    lambda xp, x, /, to, back, waits: backend.moved(x, to, waits),
     kind=LINEAR,
-    x=lambda xp, g, to, back: move(g, back, to),
+    x=lambda xp, g, to, back, waits: move(g, back, to),
 )
 
 TO_DEVICE.short, TO_DEVICE.backward_name = False, CAST.backward_name
+
+PIN = Op("pin_memory", lambda xp, x, /, module: module.pinned(x), kind=LINEAR, x=lambda xp, g, module: g)
+PIN.short = False
 
 VIEW_ZERO = Op(
     "view_zero",
@@ -63,7 +66,7 @@ def zero_through(g: Any, steps: tuple) -> Any:
 
 def move(x: Any, to: Any, back: Any) -> Any:
     """A tensor or an array on the device `to`, from the device `back`."""
-    return backend.apply(TO_DEVICE, (x,), (to, back)) if isinstance(x, TensorBase) else backend.moved(x, to)
+    return backend.apply(TO_DEVICE, (x,), (to, back, True)) if isinstance(x, TensorBase) else backend.moved(x, to)
 
 
 def write(data: Any, value: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from ferro import cpu, xp
 from ferro.core import backend
 from ferro.cpu import shape
-from ferro.cuda import kernels, layouts, own, own_images, own_linalg, pool
+from ferro.cuda import kernels, layouts, own, own_images, own_linalg, pinned, pool
 from ferro.cuda.by_hand import softmax
 from ferro.cuda.driver import cupy
 from ferro.cuda.missing import named, refusal
@@ -98,6 +98,8 @@ class Functions:
     def from_host(array: Any) -> Any:
         """A copy of a NumPy array on the GPU."""
         return cupy().asarray(array)
+
+    from_pinned, pinned, is_pinned = map(staticmethod, (pinned.from_pinned, pinned.pinned, pinned.is_pinned))
 
     @staticmethod
     def to_host(array: Any) -> Any:

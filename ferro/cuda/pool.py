@@ -41,6 +41,11 @@ def allocate(stream: Any, size: int) -> Any:
     return found
 
 
+def keep_until(event: Any, held: Any) -> None:
+    """Holds memory until the GPU has reached an event; it is given back when memory is next asked for."""
+    _LATER.append((event, held))
+
+
 def install() -> None:
     """Lets CuPy ask `allocate` for memory."""
     driver.cupy().cuda.set_allocator(lambda size: allocate(None, size))
@@ -90,7 +95,7 @@ class _Kept:
 
     def __del__(self) -> None:
         for stream in self.streams if not sys.is_finalizing() else ():
-            _LATER.append((stream.record(), self.memory))
+            keep_until(stream.record(), self.memory)
 
 
 def used_in(tensor: Any, stream: Any) -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
-from ferro.core.backend import xp_of
+from ferro.core.backend import accelerator, is_host, is_pinned, xp_of
 from ferro.core.base import LEAF, Version, bump, is_inference, meta_of, new
 from ferro.core.determinism import unset, unset_array
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
@@ -20,6 +21,7 @@ from ferro.core.inplace import check
 from ferro.core.layout import channels_last, channels_last_3d, geometry, preserve_format, reach, steps, storage_bytes
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.node import next_sequence
+from ferro.core.primitives import PIN
 from ferro.core.storage import UntypedStorage, storage_of
 from ferro.core.typed_storage import LegacyMeta, TypedStorage, deprecated, elements_as
 from ferro.ops.creation import finish
@@ -205,15 +207,22 @@ class StorageMethods:
         return self
 
     def is_pinned(self: Any, device: Any = None) -> bool:
-        """False: memory is pinned for the sake of an accelerator, and there is none."""
-        return False
+        """Whether the tensor lies in memory of the processor that `pin_memory` made, for copies to a GPU."""
+        return is_pinned(self._data)
 
     def pin_memory(self: Any, device: Any = None) -> Tensor:
-        """RuntimeError, as from PyTorch without an accelerator."""
-        raise RuntimeError(
-            "pin_memory: Cannot access accelerator device when none is available. Pinned memory serves copies to a device; "
-            "on the CPU leave it out"
-        )
+        """A copy in page-locked memory, from which ``to("cuda", non_blocking=True)`` copies while the program goes on; itself if it
+        lies there. RuntimeError without a GPU, and for a tensor on it.
+        """
+        module = accelerator()
+        if module is None:
+            raise RuntimeError(
+                "pin_memory: Cannot access accelerator device when none is available. Pinned memory serves copies to a device; "
+                "on the CPU leave it out"
+            )
+        if not is_host(self._data):
+            raise RuntimeError(f"cannot pin '{self.type()}': only dense CPU tensors can be pinned")
+        return self if is_pinned(self._data) else apply(PIN, (self,), (module,))
 
     def record_stream(self: Any, stream: Any) -> None:
         """Lets memory of a GPU live until a stream has done what it was given before the tensor died; RuntimeError on the CPU.

@@ -84,7 +84,7 @@ def to(
     - `dtype` (dtype, default None): the same by name
     - `device` (device, default None): only "cpu"
     - `copy` (bool, default False): makes a copy where nothing changes, too
-    - `non_blocking` (bool, default False): no effect on the CPU
+    - `non_blocking` (bool, default False): a copy from pinned memory to a device is not waited for; no effect on the CPU
     - `memory_format` (memory_format, default None): the order of the strides
 
     Returns the tensor itself if nothing changes. Differentiable between floating dtypes.
@@ -107,7 +107,8 @@ def to(
             raise TypeError(f"to: expected a dtype, a device or a tensor, got {type(a).__name__}")
     to = None if device is None else _device.known(device)
     if _device.DEVICE_BACKENDS and to is not None and to.type != (at := backend.device_of(self._data)).type:
-        self, copy = apply(TO_DEVICE, (self,), (to, at)), False
+        non_blocking = non_blocking or any(a is True for a in args)
+        self, copy = apply(TO_DEVICE, (self,), (to, at, not non_blocking)), False
     if dtype is dtypes.complex32:
         return self._complex_half()
     wanted = self._data.dtype if dtype is None else dtypes.to_numpy(dtype)

@@ -55,6 +55,12 @@ class UnownedMemory:
         self.ptr, self.size, self._owner = ptr, size, owner
 
 
+def _empty_pinned(shape: Any, dtype: Any) -> np.ndarray:
+    """cupyx.empty_pinned: an array over memory that NumPy did not make."""
+    count = int(np.prod(shape, dtype=int))
+    return np.frombuffer(bytearray(max(count, 1) * np.dtype(dtype).itemsize), dtype, count).reshape(shape)
+
+
 def _memory_pointer(memory: UnownedMemory, start: int) -> Pointer:
     raw = (ctypes.c_uint8 * memory.size).from_address(memory.ptr)
     return Pointer(np.frombuffer(raw, np.uint8), start, memory)
@@ -177,6 +183,12 @@ class Array:
         lambda self, to: self.imag.__setitem__(..., to),
     )
     T = property(lambda self: _view(self, self.near.T))
+
+    def set(self, arr: np.ndarray, stream: Any = None) -> None:
+        """Copies NumPy's numbers of the same dtype and shape; from pinned memory while the host goes on."""
+        assert (arr.dtype, arr.shape) == (self.near.dtype, self.near.shape)
+        np.copyto(self.near, arr)
+        _accessed(self, True)
 
     def get(self) -> np.ndarray:
         """A copy in NumPy's memory, for which the host waits."""
@@ -564,7 +576,7 @@ def modules() -> dict[str, Any]:
     special = Module("cupyx.scipy.special", scipy.special)
     return {
         "cupy": cupy,
-        "cupyx": types.ModuleType("cupyx"),
+        "cupyx": types.SimpleNamespace(empty_pinned=_empty_pinned),
         "cupyx.scipy": types.ModuleType("cupyx.scipy"),
         "cupyx.scipy.special": special,
     }

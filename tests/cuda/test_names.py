@@ -34,7 +34,9 @@ def chains(tree: ast.AST, roots: tuple[str, ...]) -> Iterator[str]:
             parts.append(at.attr)
             at = at.value
         root = at.func if isinstance(at, ast.Call) and not at.args else at
-        if isinstance(root, ast.Name) and root.id in roots:
+        if (isinstance(root, ast.Name) and root.id in roots) or (
+            isinstance(root, ast.Attribute) and root.attr in roots
+        ):
             yield ".".join(reversed(parts))
 
 

@@ -255,6 +255,41 @@ def test_too_little_memory_says_where_it_is(watch: Any) -> None:
         cuda.set_per_process_memory_fraction(2)
 
 
+# --- copies ------------------------------------------------------------------------------------------------------------
+
+
+def test_pinned_tensors_are_copied_while_the_program_goes_on(watch: Any) -> None:
+    x = ferro.arange(6.0).reshape(2, 3).requires_grad_()
+    assert not x.is_pinned()
+    pinned = x.pin_memory()
+    assert pinned.is_pinned()
+    assert pinned[1:].is_pinned()
+    assert pinned.detach().pin_memory()._data is pinned._data
+    held = len(pool._LATER)
+    y = pinned.to("cuda", non_blocking=True)
+    z = pinned.cuda(non_blocking=True)
+    assert len(pool._LATER) == held + 2
+    assert (y.tolist(), z.tolist(), y.is_pinned()) == (x.tolist(), x.tolist(), False)
+    (y * y).sum().backward()
+    assert x.grad is not None
+    assert (x.grad.device.type, x.grad.tolist()) == ("cpu", (2 * x).tolist())
+    for plain in (x.detach(), pinned.detach().T):  # (one that is not pinned, and one that is not contiguous)
+        assert plain.to("cuda", non_blocking=True).tolist() == plain.tolist()
+    assert len(pool._LATER) <= held + 2
+    assert ferro.zeros(0).pin_memory().to("cuda", non_blocking=True).shape == (0,)
+    with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+        y.pin_memory()
+
+
+def test_a_loader_gives_pinned_batches() -> None:
+    samples = [{"x": ferro.ones(3) * i, "name": f"n{i}", "pair": (i, float(i))} for i in range(4)]
+    loader = ferro.utils.data.DataLoader(samples, batch_size=2, pin_memory=True)
+    batches = list(loader)
+    assert [b["x"].is_pinned() and b["pair"][0].is_pinned() for b in batches] == [True, True]
+    assert [b["name"] for b in batches] == [["n0", "n1"], ["n2", "n3"]]
+    assert batches[1]["x"].to("cuda", non_blocking=True).tolist() == [[2.0] * 3, [3.0] * 3]
+
+
 # --- graphs ------------------------------------------------------------------------------------------------------------
 
 

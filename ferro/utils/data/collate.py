@@ -26,12 +26,12 @@ def default_convert(data: Any) -> Any:
     if isinstance(data, (np.ndarray, np.generic)):
         return _array(data) if _is_numeric(data) else data
     if isinstance(data, Mapping):
-        return _mapping_like(data, {key: default_convert(value) for key, value in data.items()})
+        return mapping_like(data, {key: default_convert(value) for key, value in data.items()})
     if isinstance(data, tuple):
         converted = [default_convert(item) for item in data]
         return type(data)(*converted) if hasattr(data, "_fields") else converted
     if isinstance(data, Sequence) and not isinstance(data, (str, bytes)):
-        return _sequence_like(data, [default_convert(item) for item in data])
+        return sequence_like(data, [default_convert(item) for item in data])
     return data
 
 
@@ -111,7 +111,7 @@ def _collated_mapping(batch: Sequence[Any], where: str, functions: CollateFuncti
                 f"default_collate: sample {i} of the batch has keys {keys}{where}, sample 0 has {list(first)}"
             )
     collated = {key: _collated([item[key] for item in batch], f"{where}[{key!r}]", functions) for key in first}
-    return _mapping_like(first, collated)
+    return mapping_like(first, collated)
 
 
 def _collated_sequence(batch: Sequence[Any], where: str, functions: CollateFunctions) -> Any:
@@ -126,10 +126,10 @@ def _collated_sequence(batch: Sequence[Any], where: str, functions: CollateFunct
     parts = [_collated([item[k] for item in batch], f"{where}[{k}]", functions) for k in range(len(first))]
     if isinstance(first, tuple):
         return type(first)(*parts) if hasattr(first, "_fields") else parts
-    return _sequence_like(first, parts)
+    return sequence_like(first, parts)
 
 
-def _mapping_like(first: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
+def mapping_like(first: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
     """A mapping of the class and with the attributes of `first`; a dictionary, if its class cannot be made so."""
     try:
         if not isinstance(first, MutableMapping):
@@ -141,7 +141,7 @@ def _mapping_like(first: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
     return made
 
 
-def _sequence_like(first: Sequence[Any], parts: list[Any]) -> Any:
+def sequence_like(first: Sequence[Any], parts: list[Any]) -> Any:
     """A sequence of the class and with the attributes of `first`; a list, if its class cannot be made so."""
     if type(first) is list:
         return parts

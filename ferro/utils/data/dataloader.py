@@ -8,6 +8,9 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ferro.core.backend import accelerator
+
+from ._utils.pin_memory import pin_memory
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .fetch import ExhaustedError, IterableFetcher, MapFetcher
@@ -44,7 +47,7 @@ class DataLoader(Generic[T_co]):
     - `num_workers` (int, default 0): threads, or processes, that fetch ahead; 0 fetches when asked
     - `collate_fn` (function, default None): makes a batch of a list of samples; None stacks tensors, arrays and
       numbers, also in tuples and dictionaries
-    - `pin_memory` (bool, default False): there is no memory to pin; a warning says so
+    - `pin_memory` (bool, default False): gives batches in pinned memory, for copies to a GPU; without one a warning says so
     - `drop_last` (bool, default False): True leaves out a last batch that is smaller
     - `timeout` (float, default 0): how many seconds a worker's batch may take, else RuntimeError; 0 waits
     - `worker_init_fn` (function of an integer, default None): called with the worker's number in each worker at its
@@ -218,7 +221,8 @@ class _BaseDataLoaderIter:
         self._loader = loader
         self._given = 0  # batches, or without batching samples
         self._length = loader._told_length
-        if loader.pin_memory:
+        self._pins = loader.pin_memory and accelerator() is not None
+        if loader.pin_memory and not self._pins:
             warnings.warn(
                 "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
                 stacklevel=5,
@@ -229,6 +233,8 @@ class _BaseDataLoaderIter:
 
     def __next__(self) -> Any:
         batch = self._next()
+        if self._pins:
+            batch = pin_memory(batch)
         self._given += 1
         if self._length is not None and self._given > self._length:
             self._warn_of_length(self._length)
