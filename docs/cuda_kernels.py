@@ -23,6 +23,15 @@ COSTS: dict[str, tuple[float, float, float, str]] = {
     "sum, mean, prod, amax, amin": (1, 0, 1, "1; 2 where few results take many elements"),
     "softmax, log_softmax": (2, 1, 8, "1"),
     "softmax, log_softmax, backward": (4, 1, 5, "1"),
+    "layer_norm, group_norm": (3, 1, 8, "1"),
+    "rms_norm": (2, 1, 6, "1"),
+    "layer_norm, group_norm, backward": (6, 1, 18, "1, and 2 for weight and bias"),
+    "rms_norm, backward": (6, 1, 14, "1, and 2 for the weight"),
+    "batch_norm": (2, 1, 7, "3"),
+    "batch_norm, backward": (4, 1, 13, "3"),
+    "cross_entropy": (1, 0, 4, "1; 1 or 2 and a division for the mean"),
+    "cross_entropy, backward": (1, 1, 5, "1"),
+    "index_add, embedding's backward, of n rows of 1": (1, 0, 1, "1 or 2, and those of the sort"),
 }
 Said = dict[tuple[str, str], tuple[list[int], int, int]]  # by kernel and dtype: registers, shared memory, spills
 

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cuda.by_hand.scatter import add_at
 from ferro.cuda.driver import cupy, module
 from ferro.cuda.missing import Lacking
+from ferro.cuda.printer import STORED
 
 _ADDED = frozenset("ilqILQefd")  # dtypes that CuPy adds at places; others are added in one of these
 
@@ -62,13 +64,29 @@ class Ufunc:
         ufunc = getattr(cupy(), self.__name__)
         if out.dtype.kind == "c":
             for part in ("real", "imag"):
-                ufunc.at(getattr(out, part), index, getattr(cupy().asarray(src, out.dtype), part))
+                self.at(getattr(out, part), index, getattr(cupy().asarray(src, out.dtype), part))
+        elif self.__name__ == "add" and out.dtype.name in STORED and out.ndim:
+            _add_in_order(out, index, cupy().asarray(src, out.dtype))
         elif out.dtype.char in _ADDED:
             ufunc.at(out, index, cupy().asarray(src, out.dtype))
         else:
             wide = out.astype(np.float32 if out.dtype.kind in "fV" else np.int64)
             ufunc.at(wide, index, cupy().asarray(src).astype(wide.dtype))
             out[...] = wide
+
+
+def _add_in_order(out: Any, index: Any, src: Any) -> None:
+    """out[index] += src by kernels without atomics; any other key than integers names flat places."""
+    if isinstance(index, cupy().ndarray) and index.dtype.kind in "iu":
+        rest = out.shape[1:]
+        rows = cupy().broadcast_to(src, (*index.shape, *rest))
+        add_at(out, index.reshape(-1), rows.reshape(index.size, *rest))
+        return
+    places = cupy().arange(out.size).reshape(out.shape)[index]
+    flat = out.reshape(-1)
+    add_at(flat, places.reshape(-1), cupy().broadcast_to(src, places.shape).reshape(-1))
+    if not out.flags.c_contiguous:
+        out[...] = flat.reshape(out.shape)
 
 
 class _ErrState(ContextDecorator):
@@ -105,7 +123,11 @@ def _where(condition: Any, *choices: Any) -> Any:
 def _bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     if not x.size:
         return cupy().zeros(minlength, np.int64 if weights is None else np.float64)
-    return cupy().bincount(x, weights, minlength)
+    if weights is None or weights.dtype.name not in STORED:
+        return cupy().bincount(x, weights, minlength)
+    found = cupy().zeros(max(minlength, int(x.max()) + 1), np.float64)
+    add_at(found, x, weights.astype(np.float64))
+    return found
 
 
 def _maximum_of(name: str) -> Any:

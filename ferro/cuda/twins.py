@@ -105,14 +105,32 @@ def _made(function: Any) -> Callable:
     declared = _declared(function)
     if declared is not None:
         return declared
-    while hasattr(function, "__wrapped__") and not _ours(function):
-        function = function.__wrapped__
+    function = _unwrapped(function)
     if not isinstance(function, FunctionType) or not _ours(function):
         raise TypeError(f"{function!r} is no formula of ferro.cpu")
     place = f"{function.__module__}.{function.__qualname__}"
     if place in INSTEAD:
         return INSTEAD[place]
     return _rebound(function)
+
+
+def _unwrapped(function: Any) -> Any:
+    while hasattr(function, "__wrapped__") and not _ours(function):
+        function = function.__wrapped__
+    return function
+
+
+@cache
+def formula_of(function: Any) -> Callable:
+    """The twin of a function that has another in its place (INSTEAD): what that hands on when it has no kernel."""
+    function = fallback(function)
+    declared = _declared(function)
+    if declared is not None:
+        return declared
+    function = _unwrapped(function)
+    made = _rebound(function)
+    del _TWINS[function]  # (for all others the function is what stands in its place)
+    return made
 
 
 _UFUNCS = {"absolute": "abs", "conjugate": "conj"}

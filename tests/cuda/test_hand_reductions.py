@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.cuda.by_hand import reductions
+from ferro.cuda.by_hand import launching, reductions
 from ferro.cuda.by_hand.launching import LAUNCHES
 from ferro.cuda.functions import functions
 from tests.cuda import emulated, hand, stand_in
@@ -47,7 +47,7 @@ REFERENCE: dict[str, Any] = {"sum": np.sum, "mean": np.mean, "amax": np.max, "am
 def launches(shape: tuple, dim: tuple) -> int:
     """How many launches a sum takes: two if it is cut into parts."""
     n = int(np.prod([shape[d] for d in dim]))
-    return 0 if 0 in shape else 2 if n >= 2 * reductions.PARTS_FROM else 1
+    return 0 if 0 in shape else 2 if n >= 2 * launching.PARTS_FROM else 1
 
 
 def run(name: str, x: Any, dim: tuple, keepdim: bool) -> Any:

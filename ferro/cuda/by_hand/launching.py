@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import numpy as np
 
 from ferro.cuda.driver import cupy
 from ferro.cuda.printer import STORED
-from ferro.cuda.twins import twin
 
-__all__ = ["LAUNCHES", "THREADS", "Block", "column_block", "is_float", "launch", "or_twin", "power_of_two", "row_block"]
+__all__ = ["LAUNCHES", "THREADS", "block_of", "is_float", "launch", "parts_of"]
 
 THREADS = 256  # of a block
 WARP = 32
+PARTS_FROM = 4096  # elements that a part of a row has at least
+BLOCKS = 1024  # that are wanted, so that each of a GPU's multiprocessors has several
+MOST_PARTS = 1024
 LAUNCHES: Counter[str] = Counter()  # how often each kernel has been started, for tests
 _COMPILED: dict[tuple[str, str], Any] = {}
 Block = tuple[int, int]
@@ -51,22 +51,22 @@ def column_block(n: int, columns: int) -> Block:
     return THREADS // high, high
 
 
+def block_of(columns: bool, results: int, n: int) -> tuple[Block, int]:
+    """The block for `results` rows or columns of n elements, and how many of them it has."""
+    if columns:
+        block = column_block(n, results)
+        return block, block[0]
+    block = row_block(n)
+    return block, block[1]
+
+
+def parts_of(blocks: int, n: int) -> int:
+    """Into how many parts the n elements of a result are cut where so many blocks have all results."""
+    return max(1, min(BLOCKS // blocks, n // PARTS_FROM, MOST_PARTS))
+
+
 def is_float(x: Any, *others: Any) -> bool:
     """Whether kernels compute on these arrays: real floats of one dtype, the first with elements and dimensions."""
     if not isinstance(x, cupy().ndarray) or x.dtype.name not in STORED or not x.size or not x.ndim:
         return False
     return all(o is None or (isinstance(o, cupy().ndarray) and o.dtype == x.dtype) for o in others)
-
-
-def or_twin(given: Callable) -> Callable:
-    """Decorator: a function by kernels, which gives NotImplemented for what these have not; the twin of `given` computes that."""
-
-    def decorate(function: Callable) -> Callable:
-        @wraps(function)
-        def run(*args: Any) -> Any:
-            found = function(*args)
-            return twin(given)(*args) if found is NotImplemented else found
-
-        return run
-
-    return decorate

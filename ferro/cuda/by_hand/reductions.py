@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferro.cuda.by_hand.launching import THREADS, launch, power_of_two, row_block
-from ferro.cuda.by_hand.texts import ADDED, text_of
+from ferro.cuda.by_hand.launching import block_of, launch, parts_of
+from ferro.cuda.by_hand.texts import ADDED, COMPUTED_NAME, PARTIAL, both_ways, text_of
 from ferro.cuda.driver import cupy
 
 __all__ = ["OPERATIONS", "reduced"]
@@ -61,16 +61,8 @@ KERNEL reduce_KIND(place results, place near, place far_step, place near_step, p
   reduce<COLUMNS>(results, near, far_step, near_step, inner, outer_step, inner_step, n, each, divisor, x, out, shared);
 }
 """
-TEXT += "".join(
-    [
-        _KERNEL.replace("KIND", kind).replace("COLUMNS", columns)
-        for kind, columns in (("rows", "false"), ("columns", "true"))
-    ]
-)
+TEXT += both_ways(_KERNEL)
 _C = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
-PARTS_FROM = 4096  # elements that a part of a row has at least
-BLOCKS = 1024  # that are wanted, so that each of a GPU's multiprocessors has several
-MOST_PARTS = 1024
 
 
 def _text(operation: str, stored: str, result: str, added: str) -> str:
@@ -82,12 +74,13 @@ def _text(operation: str, stored: str, result: str, added: str) -> str:
 def texts(dtype: str) -> list[str]:
     """The texts of this family for a dtype: of one launch, and of the first and the second of two."""
     added = ADDED[dtype]
-    partial = "float64" if added == "double" else "float32"
+    partial = PARTIAL[dtype]
     some = [
         _text(name, *dtypes, added)
         for name in OPERATIONS
         for dtypes in ((dtype, dtype), (dtype, partial), (partial, dtype))
     ]
+    some.append(_text("sum", partial, COMPUTED_NAME[dtype], added))
     return list(dict.fromkeys(some))
 
 
@@ -131,8 +124,8 @@ def reduced(operation: str, x: Any, dim: tuple, keepdim: bool, divisor: float = 
     results, n = kept[0][0] * kept[1][0], taken[0][0] * taken[1][0]
     columns = kept[1][0] > 1 and (abs(kept[1][1]) < abs(taken[1][1]) or n == 1)
     added, dtype = ADDED[x.dtype.name], x.dtype.name
-    block, each_block = _block(columns, results, n)
-    parts = _parts(-(-results // each_block), n)
+    block, each_block = block_of(columns, results, n)
+    parts = parts_of(-(-results // each_block), n)
     where = (results, kept[1][0], kept[0][1], kept[1][1], taken[1][0], taken[0][1], taken[1][1], n)
     name = "reduce_columns" if columns else "reduce_rows"
     out = cupy().empty(shape, x.dtype)
@@ -141,27 +134,36 @@ def reduced(operation: str, x: Any, dim: tuple, keepdim: bool, divisor: float = 
     if parts == 1:
         launch(_text(operation, dtype, dtype, added), name, (blocks,), block, *where, n, float(divisor), near, out)
         return out
-    partial = "float64" if added == "double" else "float32"
+    partial = PARTIAL[dtype]
     some = cupy().empty((parts, results), partial)
     launch(_text(operation, dtype, partial, added), name, (blocks, parts), block, *where, each, 1.0, near, some)
-    name = "reduce_rows" if results == 1 else "reduce_columns"
-    block, each_block = _block(results > 1, results, parts)
-    where = (results, results, 0, 1, parts, 0, results, parts)
-    text = _text(operation, partial, dtype, added)
-    launch(text, name, (-(-results // each_block),), block, *where, parts, float(divisor), some, out)
+    _combine(_text(operation, partial, dtype, added), some, 1, float(divisor), out)
     return out
 
 
-def _block(columns: bool, results: int, n: int) -> tuple[tuple[int, int], int]:
-    """The block of threads, and how many results it has."""
-    if not columns:
-        block = row_block(n)
-        return block, block[1]
-    wide = min(power_of_two(max(2 * results - 1, 1)), 32)
-    high = min(power_of_two(max(n // 4, 1)), THREADS // wide)
-    return (THREADS // high, high), THREADS // high
+def _combine(text: str, some: Any, count: int, divisor: float, out: Any) -> None:
+    """Combines the parts in some (count, parts, results), in their order, into out (count, results)."""
+    parts = some.shape[-2]
+    near = some.shape[-1]
+    results = count * near
+    columns = near > 1
+    block, each = block_of(columns, results, parts)
+    where = (results, near, parts * near, 1, parts, 0, near, parts)
+    launch(
+        text,
+        "reduce_columns" if columns else "reduce_rows",
+        (-(-results // each),),
+        block,
+        *where,
+        parts,
+        divisor,
+        some,
+        out,
+    )
 
 
-def _parts(blocks: int, n: int) -> int:
-    """Into how many parts the elements of a result are cut."""
-    return max(1, min(BLOCKS // blocks, n // PARTS_FROM, MOST_PARTS))
+def added_up(some: Any, dtype: str, result: str) -> Any:
+    """The sums (count, results), of dtype `result`, of the parts in some (count, parts, results) that a kernel for `dtype` has written."""
+    out = cupy().empty((some.shape[0], some.shape[2]), result)
+    _combine(_text("sum", some.dtype.name, result, ADDED[dtype]), some, some.shape[0], 1.0, out)
+    return out

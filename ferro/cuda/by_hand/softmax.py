@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ferro import cpu
-from ferro.cuda.by_hand.launching import column_block, is_float, launch, or_twin, row_block
-from ferro.cuda.by_hand.texts import text_of
+from ferro.cuda.by_hand.fallback import or_twin
+from ferro.cuda.by_hand.launching import block_of, is_float, launch
+from ferro.cuda.by_hand.texts import both_ways, text_of
 from ferro.cuda.driver import cupy
 
 __all__ = ["log_softmax", "log_softmax_vjp", "softmax", "softmax_vjp"]
@@ -79,19 +80,12 @@ _BACKWARD = """KERNEL NAME_vjp_KIND(place rows, place n, place inner, const S* g
 """
 
 
-def _kernels() -> str:
-    made = BODY
-    for name, logarithm in (("softmax", "false"), ("log_softmax", "true")):
-        for kind, columns in (("rows", "false"), ("columns", "true")):
-            both = _FORWARD + _BACKWARD
-            words = {"NAME": name, "KIND": kind, "COLUMNS": columns, "LOGARITHM": logarithm}
-            for word, value in words.items():
-                both = both.replace(word, value)
-            made += both
-    return made
-
-
-TEXT = _kernels()
+TEXT = BODY + "".join(
+    [
+        both_ways(_FORWARD + _BACKWARD, NAME=name, LOGARITHM=logarithm)
+        for name, logarithm in (("softmax", "false"), ("log_softmax", "true"))
+    ]
+)
 
 
 def texts(dtype: str) -> list[str]:
@@ -106,8 +100,8 @@ def _run(name: str, dim: int, *arrays: Any) -> Any:
         inner *= size
     rows = x.size // n
     out = cupy().empty(x.shape, x.dtype)
-    kind, block = ("rows", row_block(n)) if inner == 1 else ("columns", column_block(n, rows))
-    each = block[1] if inner == 1 else block[0]
+    kind = "rows" if inner == 1 else "columns"
+    block, each = block_of(inner > 1, rows, n)
     given = [cupy().ascontiguousarray(a) for a in arrays]
     launch(text_of(TEXT, x.dtype.name), f"{name}_{kind}", (-(-rows // each),), block, rows, n, inner, *given, out)
     return out

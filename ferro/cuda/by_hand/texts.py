@@ -7,11 +7,14 @@ from functools import cache
 
 from ferro.cuda.printer import COMPUTED, HEAD, STORED
 
-__all__ = ["ADDED", "FLOATS", "text_of"]
+__all__ = ["ADDED", "COMPUTED_NAME", "FLOATS", "PARTIAL", "both_ways", "text_of"]
 
 FLOATS = tuple(STORED)
 # What numbers are added in: a sum of many loses no digit of the dtype.
 ADDED = {"float32": "double", "float64": "double", "float16": "float", "bfloat16": "float"}
+# The dtypes of ADDED and of what is computed in, by name.
+PARTIAL = {"float32": "float64", "float64": "float64", "float16": "float32", "bfloat16": "float32"}
+COMPUTED_NAME = {"float32": "float32", "float64": "float64", "float16": "float32", "bfloat16": "float32"}
 
 # What a kernel begins with: blocks have 256 threads, of which four blocks find registers (64 each) in a multiprocessor.
 KERNEL = 'extern "C" __global__ void __launch_bounds__(256, 4)'
@@ -65,3 +68,14 @@ def text_of(body: str, dtype: str, **words: str) -> str:
     words = {"S": STORED[dtype], "T": COMPUTED[dtype], "A": ADDED[dtype], "KERNEL": KERNEL, **words}
     pattern = re.compile(r"\b(" + "|".join(words) + r")\b")
     return HEAD + TEAMS + pattern.sub(lambda found: words[found[1]], body)
+
+
+def both_ways(kernel: str, **words: str) -> str:
+    """A kernel for teams in rows and in columns, whose words KIND and COLUMNS say which; `words` are put in beside."""
+    made = []
+    for kind, columns in (("rows", "false"), ("columns", "true")):
+        one = kernel.replace("KIND", kind).replace("COLUMNS", columns)
+        for word, value in words.items():
+            one = one.replace(word, value)
+        made.append(one)
+    return "".join(made)
