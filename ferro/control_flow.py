@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ferro.core import backend, trees
-from ferro.core.backend import HOST, xp_of
+from ferro.core.backend import is_host, xp_of
 from ferro.core.base import TensorBase
 from ferro.core.captures import CAPTURES, capturing
 from ferro.core.dtypes import FROM_NUMPY
@@ -244,6 +244,6 @@ def _shares(t: Any, x: Any) -> bool:
     if t is x:
         return True
     a, b = t._data, x._data
-    if (type(a) is not HOST and not hasattr(a, "near")) or (type(b) is not HOST and not hasattr(b, "near")):
+    if not (is_host(a) and is_host(b)):
         return False
     return bool(xp_of(a).may_share_memory(a, b))

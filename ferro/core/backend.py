@@ -79,7 +79,7 @@ def new_array(like: Any, shape: tuple, make: Any, *args: Any) -> Any:
 
 def is_host(array: Any) -> bool:
     """Whether an array lies in memory as NumPy's do: it is one, or stands for one while a graph is captured."""
-    return type(array) is HOST or hasattr(array, "near")
+    return type(array) is HOST or getattr(array, "stands_for_host", False)
 
 
 def is_writable(array: Any) -> bool:

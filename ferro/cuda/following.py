@@ -66,11 +66,11 @@ def _on_device(g: Any) -> bool:
 _FOLLOWING = _Following()
 
 
-def follow(owner: Any, is_side: bool) -> None:
-    """From now on a stream is current in this context: nodes note it, if it is not the default one."""
-    if is_side and not STANDING:
+def follow(owner: Any) -> None:
+    """From now on another stream than the default one is current in this context: nodes note it."""
+    if not STANDING:
         STANDING.append(_FOLLOWING)
-    _mode.push(owner, {"observers+": (_FOLLOWING,) if is_side else (), "threads": False})
+    _mode.push(owner, {"observers+": (_FOLLOWING,), "threads": False})
 
 
 def unfollow(owner: Any) -> None:

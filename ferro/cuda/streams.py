@@ -207,7 +207,8 @@ class StreamContext:
     def __enter__(self) -> None:
         if self.stream is not None:
             self.stream._stream.__enter__()  # (CuPy keeps, by thread, what was current before)
-            follow(self.stream, self.stream.cuda_stream != 0)
+            if self.stream.cuda_stream:
+                follow(self.stream)
 
     def __exit__(self, *exc: object) -> None:
         if self.stream is not None:
@@ -233,7 +234,8 @@ def set_stream(stream: Stream | None) -> None:
         return
     stream._stream.use()
     unfollow(_CHOSEN)
-    follow(_CHOSEN, stream.cuda_stream != 0)
+    if stream.cuda_stream:
+        follow(_CHOSEN)
 
 
 class device:

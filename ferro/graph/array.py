@@ -35,6 +35,7 @@ class Traced:
         self.content: Any = None
         self.before: Any = None
 
+    stands_for_host = True  # see backend.is_host
     shape = property(lambda self: self.near.shape)
     dtype = property(lambda self: self.near.dtype)
     ndim = property(lambda self: self.near.ndim)

@@ -11,6 +11,7 @@ import pytest
 
 import ferro
 from ferro import nn
+from ferro.core import mode
 from ferro.cuda import following, pool
 from tests.cuda import stand_in_device
 from tests.cuda.conftest import REAL
@@ -66,6 +67,7 @@ def test_streams_are_chosen_and_asked() -> None:
     assert (cuda.current_stream(), found) == (side, [default])  # each thread has its own
     cuda.set_stream(default)
     assert cuda.current_stream() == default
+    assert mode.MODE.get() is None  # (nothing is in force any longer)
     assert cuda.ExternalStream(side.cuda_stream) == side
     assert len({side, cuda.ExternalStream(side.cuda_stream), default}) == 2
     side.synchronize()
