@@ -9,6 +9,7 @@ from typing import Any
 
 from ferro.autograd.grad_mode import _Context
 from ferro.core import dtypes
+from ferro.core.backend import accelerator
 from ferro.core.base import TensorBase
 from ferro.core.casting import asked
 from ferro.core.device import device
@@ -34,8 +35,8 @@ def _known(device_type: str) -> str:
 class autocast(_Context):
     """Inside, products and convolutions run in a smaller dtype and losses in float32; also a decorator.
 
-    - `device_type` (str): "cpu"; "cuda" changes nothing but for a warning: there is none
-    - `dtype` (dtype, default None): bfloat16 or float16; None is bfloat16
+    - `device_type` (str): "cpu" or "cuda": which tensors are cast; "cuda" without a GPU changes nothing but for a warning
+    - `dtype` (dtype, default None): bfloat16 or float16; None is bfloat16 for "cpu", float16 for "cuda"
     - `enabled` (bool, default True): False switches it off inside of another
     - `cache_enabled` (bool, default None): whether a parameter is cast once or at each use
 
@@ -67,20 +68,20 @@ class autocast(_Context):
             )
         self.device = device_type
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
-        if enabled and device_type != "cpu":
+        if enabled and device_type != "cpu" and accelerator() is None:
             warnings.warn("CUDA is not available or torch_xla is imported. Disabling autocast.", stacklevel=2)
             enabled = False
         elif enabled and self.fast_dtype not in _ALLOWED:
-            names = ", ".join([str(d).replace("ferro", "torch") for d in _ALLOWED])
+            names, where = ", ".join([str(d).replace("ferro", "torch") for d in _ALLOWED]), device_type.upper()
             warnings.warn(
-                "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
-                f"CPU Autocast only supports dtypes of {names} currently. {self.fast_dtype} was asked for.",
+                f"In {where} autocast, but the target dtype is not supported. Disabling autocast.\n"
+                f"{where} Autocast only supports dtypes of {names} currently. {self.fast_dtype} was asked for.",
                 stacklevel=2,
             )
             enabled = False
         self._enabled = enabled
         self._cache_enabled = _CACHE[0] if cache_enabled is None else cache_enabled
-        self.changes = {"cast": self.fast_dtype.np if enabled else None} if device_type == "cpu" else {}
+        self.changes = {"cast+": (_known(device_type), self.fast_dtype.np if enabled else None)}
 
     def __enter__(self) -> autocast:  # type: ignore[override]
         push(self, self.changes)
@@ -97,7 +98,12 @@ class autocast(_Context):
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
     """Whether autocast is on for a type of device."""
-    return _known(device_type) == "cpu" and asked() is not None
+    return _asked_of(_known(device_type)) is not None
+
+
+def _asked_of(kind: str) -> Any:
+    """The NumPy dtype that is asked for on a type of device, or None."""
+    return dict(asked() or ()).get(kind)
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.dtype:
@@ -105,22 +111,22 @@ def get_autocast_dtype(device_type: str) -> dtypes.dtype:
     kind = _known(device_type)
     if kind not in _DEFAULTS:
         raise RuntimeError("unsupported scalarType")
-    low = asked() if kind == "cpu" else None
+    low = _asked_of(kind)
     return _DEFAULTS[kind] if low is None else dtypes.FROM_NUMPY[low]
 
 
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     """Switches autocast on or off, from here on, in this context."""
-    if is_autocast_available(device_type) and device_type == "cpu":
-        settle(changed(cast=_DEFAULTS["cpu"].np if enabled else None))
+    if is_autocast_available(device_type) and (device_type == "cpu" or accelerator() is not None):
+        settle(changed(**{"cast+": (device_type, _DEFAULTS[device_type].np if enabled else None)}))
 
 
 def set_autocast_dtype(device_type: str, dtype: dtypes.dtype) -> None:
     """Sets the low precision that autocast takes for a type of device unless one is given."""
     if is_autocast_available(device_type):
         _DEFAULTS[device_type] = dtype
-        if device_type == "cpu" and asked() is not None:
-            settle(changed(cast=dtype.np))
+        if _asked_of(device_type) is not None:
+            settle(changed(**{"cast+": (device_type, dtype.np)}))
 
 
 def is_autocast_cache_enabled() -> bool:

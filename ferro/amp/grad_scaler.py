@@ -9,6 +9,7 @@ from typing import Any
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.core import dtypes
+from ferro.core.backend import accelerator
 from ferro.core.base import TensorBase
 from ferro.ops.creation import full
 from ferro.ops.data import tensor
@@ -19,8 +20,7 @@ _FIX = "This may indicate your script did not use scaler.scale(loss or outputs) 
 class GradScaler:
     """Multiplies losses, divides gradients, leaves out steps whose gradients are not finite, and adapts the factor.
 
-    - `device` (str, default 'cuda'): the type of device; for "cuda" (as in PyTorch the default) there is none, and the
-      scaler does nothing
+    - `device` (str, default 'cuda'): the type of device; for "cuda" without a GPU the scaler does nothing
     - `init_scale` (float, default 65536.0): the factor at the start
     - `growth_factor` (float, default 2.0): multiplies it after growth_interval steps in a row; above 1, else
       AssertionError
@@ -55,7 +55,7 @@ class GradScaler:
         enabled: bool = True,
     ) -> None:
         self._device, self._enabled = device, enabled
-        if enabled and device == "cuda":
+        if enabled and device == "cuda" and accelerator() is None:
             warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
             self._enabled = False
         if not self._enabled:

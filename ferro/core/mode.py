@@ -21,7 +21,7 @@ class Mode:
     (0 outside); pack: saved-tensor hooks, innermost last; anomaly: check gradients and keep forward tracebacks;
     observers: shown every operation (`forward`) and every node that runs backward (`backward`): profiler, NaN guard;
     barred: why saved-tensor hooks may not be entered, if they may not; threads: whether backward may use several;
-    cast: the low precision that autocast asks for, a NumPy dtype;
+    cast: the low precisions that autocast asks for, pairs of a type of device and a NumPy dtype;
     detached: what marks results that have no history because recording is off (base.DetachedMark).  Derived: `special`, more than
     recording on or off is switched; `silent`, nothing but recording is switched, off.
     """
@@ -102,7 +102,7 @@ def changed(**changes: Any) -> Mode | None:
 
 
 def _changed(mode: Mode | None, changes: dict[str, Any]) -> Mode | None:
-    """The same of any mode; "pack+" and "observers+" add to a tuple."""
+    """The same of any mode; "pack+" and "observers+" add to a tuple, "cast+" sets one device's precision."""
     mode = mode or PLAIN
     given = changes.get
     new = Mode(
@@ -115,9 +115,15 @@ def _changed(mode: Mode | None, changes: dict[str, Any]) -> Mode | None:
         given("detached", mode.detached),
         given("barred", mode.barred),
         given("threads", mode.threads),
-        given("cast", mode.cast),
+        given("cast", mode.cast) if "cast+" not in changes else _cast_too(mode.cast, *changes["cast+"]),
     )
     return None if new.grad and not new.special else new
+
+
+def _cast_too(casts: tuple | None, device: str, dtype: Any) -> tuple | None:
+    """The precisions of autocast by type of device, with another one for one type (None: none)."""
+    found = {**dict(casts or ()), device: dtype}
+    return tuple([(at, found[at]) for at in sorted(found) if found[at] is not None]) or None
 
 
 def is_grad_enabled() -> bool:

@@ -134,9 +134,9 @@ class Stream(OfGPU):
 
     def record_event(self, event: Event | None = None) -> Event:
         """An event, a new one if None, as the mark behind all that the stream has been given."""
-        event = event or Event()
-        event.record(self)
-        return event
+        found: Event = Event() if event is None else event
+        found.record(self)
+        return found
 
     def wait_event(self, event: Event) -> None:
         """Lets what comes wait for an event."""

@@ -62,7 +62,7 @@ def _empty_pinned(shape: Any, dtype: Any) -> np.ndarray:
 
 
 def _memory_pointer(memory: UnownedMemory, start: int) -> Pointer:
-    raw = (ctypes.c_uint8 * memory.size).from_address(memory.ptr)
+    raw = memoryview((ctypes.c_uint8 * memory.size).from_address(memory.ptr))
     return Pointer(np.frombuffer(raw, np.uint8), start, memory)
 
 
@@ -337,7 +337,7 @@ def _passed(name: str, function: Callable) -> Callable:
         result = there(found)
         if type(result) is Array:
             _repeated(result, work)
-        elif found is None:  # (fill, sort)
+        elif found is None and isinstance(first, Array):  # (fill, sort)
             _changed(first, work)
         return result
 
