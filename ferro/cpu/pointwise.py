@@ -36,7 +36,9 @@ floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysi
 conj, zeros_like = np.conj, np.zeros_like
 
 # Python's operators have entries, too: those who call them put them before, see bound.py.
-for _name in ("add", "sub", "mul", "truediv", "maximum", "minimum"):
+for _name in ("add", "sub", "mul", "truediv"):
+    _declare_entry(_name, "x ~ -> x +", f"jit_small.{_name}", f"jit_broadcast.{_name} jit_broadcast.{_name}_swapped")
+for _name in ("maximum", "minimum"):
     _declare_entry(_name, "x ~ -> x +", f"jit_small.{_name}")
 for _name in ("neg", "sqrt"):
     _declare_entry(_name, "x -> x +", f"jit_small.{_name}")

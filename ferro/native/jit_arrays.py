@@ -153,6 +153,37 @@ def ends_like(a, b):
 
 
 @device
+def repeats(a, b, number, width):
+    """How often a whole array repeats another one, without copies: n where its rows of n elements all are that array.
+
+    -n where the array has one number for each row of n; 0 where neither is so. Sizes of 1 and strides of 0 repeat.
+    """
+    skipped = ndim_of(a) - ndim_of(b)
+    if skipped < 0 or not is_array(b, number) or flags_of(b) & ALIGNED == 0:
+        return 0
+    long, short, strides = shape_of(a) + 8 * skipped, shape_of(b), strides_of(b)
+    lead, step, columns = (
+        length(a, 0, skipped),
+        width,
+        1,
+    )  # how often repeated, bytes of what is, the same for each number
+    for k in range(ndim_of(b) - 1, -1, -1):
+        many = load64(long + 8 * k)
+        if load64(short + 8 * k) == 1 or (load64(strides + 8 * k) == 0 and load64(short + 8 * k) == many):
+            if step == width:
+                columns *= many
+            else:
+                lead *= many
+        elif load64(short + 8 * k) == many and load64(strides + 8 * k) == step and lead == length(a, 0, skipped):
+            step *= many
+        else:
+            return 0
+    if step == width or (lead > 1) == (columns > 1):  # one number; the same shape, or repeated in two ways
+        return 0
+    return -columns if columns > 1 else step // width
+
+
+@device
 def is_like(a, b):
     return ndim_of(a) == ndim_of(b) and ends_like(a, b)
 

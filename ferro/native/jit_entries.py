@@ -32,10 +32,19 @@ from ferro.native.jit import kernel as as_kernel
 from ferro.native.jit_export import ENTRY, assembled, entry_type
 from ferro.native.jit_fields import from_python, load64, the_workers
 from ferro.native.jit_interpreter import call, release
-from ferro.native.jit_layouts import source
+from ferro.native.jit_layouts import REPEATED, source
 from ferro.native.jit_work_queue import freely_in_rows
 from ferro.native.loader import SUPPORTED, address
-from ferro.native.thresholds import CHUNK, ENTRY_ALONE, ENTRY_FULL, ENTRY_MOST, MOST_CHUNKS, SMALL
+from ferro.native.thresholds import (
+    CHUNK,
+    ENTRY_ALONE,
+    ENTRY_BLOCK,
+    ENTRY_COLUMNS,
+    ENTRY_FULL,
+    ENTRY_MOST,
+    MOST_CHUNKS,
+    SMALL,
+)
 from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
@@ -115,6 +124,8 @@ _NAMES: dict[str, Any] = {
     "ALONE": ENTRY_ALONE,
     "GRAIN": CHUNK,
     "CHUNKS": MOST_CHUNKS,
+    "COLUMNS": ENTRY_COLUMNS,
+    "BLOCK": ENTRY_BLOCK,
 }
 
 
@@ -126,16 +137,21 @@ class Entry(NamedTuple):
     kind: tuple[Any, ...]  # layout and dtype: entries of one kind differ in their kernels alone
 
 
-def make(kernel: Any, layout: str, dtype: Any, large: Any = None) -> Entry:
-    """The entry of a kernel. `large` is the kernel for large arrays where the layout has dims.
+def make(kernel: Any, layout: str, dtype: Any, large: Any = None, other: Any = None) -> Entry:
+    """The entry of a kernel. `large` is the kernel for large arrays where the layout has dims, or with `other` those where
+    one array repeats another, see REPEATED in jit_layouts.py.
 
     It is compiled from a function of the address and the number of arguments (Python's own way of calling), which returns
     the address of the result, 0 for arguments that it is not made for, and -1 if there is no memory.
     """
     kind = np.dtype(dtype)
-    scope = {**_NAMES, "kernel": kernel, "large": large, "T": dtype, "number": kind.num, "width": kind.itemsize}
-    exec(compile(source(layout), f"<entry {kernel.__name__}>", "exec"), scope)
-    return Entry(scope["entry"], (kernel, large), (layout, kind.char))
+    scope = {**_NAMES, "kernel": kernel, "large": large, "other": other, "T": dtype}
+    scope |= {"number": kind.num, "width": kind.itemsize}
+    exec(compile(source(layout, "near" if other else "entry"), f"<entry {kernel.__name__}>", "exec"), scope)
+    if other:
+        scope["near"] = device(scope["near"])
+        exec(compile(REPEATED, f"<entry {kernel.__name__}>", "exec"), scope)
+    return Entry(scope["entry"], (kernel, large, other), (layout, bool(other), kind.char))
 
 
 class _Compiled(NamedTuple):
@@ -174,12 +190,22 @@ def _compiled(entry: Any) -> Any:
     return found
 
 
+def _called_late(library: Any) -> list[Any]:
+    """What the code of a library calls that is linked late, by itself or by what has been compiled into it."""
+    found, left = {}, [library]
+    while left:
+        each = left.pop()
+        found |= {other.fndesc.mangled_name: other for other in LATE.get(each, ())}
+        left += each._linking_libraries
+    return list(found.values())
+
+
 def _renamed(entry: Entry, first: Entry, compiled: Any) -> _Compiled | None:
     """An entry from the first of its kind, which is compiled; None where it cannot be: see Note [Entries of one layout]."""
     fndesc = copy(compiled.fndesc)
     fndesc.mangled_name = f"{fndesc.mangled_name}.{next(_numbers)}"
     names, called = {compiled.fndesc.mangled_name: fndesc.mangled_name}, []
-    for other in LATE.get(compiled.library, ()):
+    for other in _called_late(compiled.library):
         found = other
         for theirs, ours in zip(first.kernels, entry.kernels, strict=True):
             if theirs is not None and other in theirs.overloads.values():

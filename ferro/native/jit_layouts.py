@@ -283,9 +283,42 @@ class _Text:
             self.lines.append("return new_ref(the_none())")
 
 
-def source(layout: str) -> str:
+# Of two arrays of which one repeats the other: `large` is the kernel where that is the second one, `other` where it is the first.
+REPEATED = """
+def entry(objects, count):
+    found = near(objects, count)
+    if found != 0 or count != 2:
+        return found
+    x, y = load64(objects), load64(objects + 8)
+    if class_of(x) != array_type() or class_of(y) != array_type():
+        return 0
+    second = repeats(x, y, number, width) if is_plain(x, number) else 0
+    first = repeats(y, x, number, width) if second == 0 and is_plain(y, number) else 0
+    if first != 0:
+        x, y = y, x
+    size, columns = size_of(x), abs(first) + abs(second)
+    if columns < COLUMNS or size <= MOST or size > FULL:
+        return 0
+    many, out = helpers(), 0
+    if many >= 0:
+        out = like(x, True)
+    if out == 0:
+        return -1
+    rows, by_columns = size // columns, first + second < 0
+    order = (queue(), many, min(size // BLOCK, CHUNKS, rows), rows, -1, 0)
+    repeated = elements(T, y, rows if by_columns else columns)
+    given = (0, rows, by_columns, elements(T, x, rows, columns), repeated, elements(T, out, rows, columns))
+    if first == 0:
+        freely_in_rows(large, order, given)
+    else:
+        freely_in_rows(other, order, given)
+    return out
+"""
+
+
+def source(layout: str, name: str = "entry") -> str:
     """The text of an entry, a function `entry(objects, count)`: see `make` in jit_entries.py for the names in it."""
     text = _Text(layout)
     for step in (text.read, text.gather, text.copy, text.make, text.call, text.give):
         step()
-    return "def entry(objects, count):\n" + "".join(f"    {line}\n" for line in text.lines)
+    return f"def {name}(objects, count):\n" + "".join(f"    {line}\n" for line in text.lines)

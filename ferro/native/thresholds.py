@@ -23,3 +23,11 @@ CHUNK = 1 << 14
 # chunks: at most, which keeps the cost of handing them over negligible, and 8 threads evenly busy
 # shown by: bench/thresholds.py
 MOST_CHUNKS = 32
+
+# columns: from here on an entry takes a large array and its row or column, whose operation starts anew with each row
+# shown by: bench/run.py --rows "add (row|column)" --threads 2
+ENTRY_COLUMNS = 1 << 8
+
+# elements: of a chunk of such an operation
+# shown by: bench/run.py --rows "add (row|column)" --threads 2
+ENTRY_BLOCK = 1 << 13

@@ -26,6 +26,8 @@ ELEMENTWISE = {
 PRINTED = {name: function for name, function in DECLARED.items() if function.entry and not function.numbers}
 ELEMENTWISE |= {name: [function.entry, *["="] * (function.arrays - 1), "->", "x"] for name, function in PRINTED.items()}
 
+REPEATING = {name for name in ELEMENTWISE if name in entries.DECLARED and entries.DECLARED[name].large}
+
 
 class Behind(Exception):
     """The fallback of an entry has been called."""
@@ -80,7 +82,8 @@ def test_elementwise_functions(name: str, shape: tuple, dtype: Any, rng: np.rand
     for order in permutations(range(len(shape))):
         first = permuted(plain[0], order)
         for rest in zip(*map(others, plain[1:]), strict=True) if count > 1 else [()]:
-            if plain[0].size > 1 << 15 and rest and rest[0].strides != first.strides:
+            repeated = name in REPEATING and first.flags.c_contiguous and 0 in rest[0].strides
+            if plain[0].size > 1 << 15 and rest and rest[0].strides != first.strides and not repeated:
                 with pytest.raises(Behind):
                     ask(name, first, *rest)
                 continue

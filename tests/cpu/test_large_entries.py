@@ -14,6 +14,7 @@ from scipy import special
 from ferro.cpu.kernels import entries
 from ferro.elementwise import DECLARED
 from ferro.native import thread_pool, threads, workers
+from ferro.native.thresholds import ENTRY_COLUMNS, ENTRY_MOST
 from ferro.native.work_queue import BUDGET, CORES, RUNS, SHARED
 from tests.configuration import with_fma, with_machine_code
 
@@ -120,9 +121,39 @@ def test_two_arrays_or_an_array_and_a_number(name: str, x: Array, rng: np.random
             assert np.array_equal(found, wanted, equal_nan=True)
 
 
-def test_a_row_beside_a_large_array_is_for_others(x: Array) -> None:
+UFUNCS = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.divide}
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_a_large_array_and_what_it_repeats(name: str, x: Array) -> None:
+    """Rows and columns, as they are and spread out by strides of 0, on both sides; beside them whole arrays of all sizes."""
+    deep = x[:, :400].copy().reshape(10, 30, 400)
+    spread = [np.broadcast_to(x[0], x.shape), np.broadcast_to(x[:, :1].copy(), x.shape)]
+    cases = [(x, y) for y in (x[0].copy(), x[:1], x[:, :1].copy(), *spread, x[::-1].copy())]
+    cases += [(deep, y) for y in (deep[0].copy(), deep[0, 0].copy(), deep[:, :1, :1].copy(), deep[:, :, :1].copy())]
+    cases += [(x[:4, :3].copy(), y) for y in (x[0, :3].copy(), x[5:9, :3].copy())]
+    for whole, y in cases:
+        assert np.array_equal(ask_all(name, whole, y), UFUNCS[name](whole, y))
+        if y.size == whole.size or whole.size > ENTRY_MOST:
+            assert np.array_equal(ask_all(name, y, whole), UFUNCS[name](y, whole))
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_what_is_repeated_otherwise_is_for_others(name: str, x: Array) -> None:
+    deep = x[:, :400].copy().reshape(10, 30, 400)
+    short = x[:, :400].copy().reshape(-1, ENTRY_COLUMNS - 56)
+    cases = [(x, x[:, :1]), (x[:, ::2], x[0, :201].copy()), (deep, deep[:, :1].copy()), (x, x[0, ::-1]), (x, x[:1, :7])]
+    cases += [(short, short[0].copy()), (x[:5, :300].copy(), x[:5, :1].copy()), (x, x[0].astype(np.float16))]
+    for whole, y in cases:
+        for given in ((whole, y), (y, whole)):
+            with pytest.raises(Behind):
+                ask(name, *given)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_a_row_beside_a_large_array_is_for_others(name: str, x: Array) -> None:
     with pytest.raises(Behind):
-        ask("add", x, x[0].copy())
+        ask(name, x, x[0].copy())
 
 
 def _softplus(v: Array) -> Array:

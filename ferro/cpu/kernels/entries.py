@@ -28,7 +28,7 @@ class Declared(NamedTuple):
 
     layout: str  # see Note [Layouts] in native/jit_layouts.py; empty for an entry that none describes
     kernel: str  # "module.function"; without a layout the function gives, for a dtype, entries by name
-    large: str  # the kernel for large arrays where the layout has dims
+    large: str  # the kernel for large arrays where the layout has dims; two where one array repeats the other, see jit_entries.make
 
 
 DECLARED: dict[str, Declared] = {}
@@ -72,7 +72,7 @@ def _behind_own(function: Any, name: str) -> Any:
 
 def bind(namespace: dict[str, Any]) -> None:
     """Put the entries that are declared before the functions of a namespace. What is declared later has none."""
-    kernels = [kernel for made in DECLARED.values() for kernel in (made.kernel, made.large) if kernel]
+    kernels = [kernel for made in DECLARED.values() for kernel in (made.kernel, *made.large.split()) if kernel]
     modules = sorted({kernel.partition(".")[0] for kernel in kernels})
     sources = (*[f"{_PACKAGE}.{module}" for module in modules], "ferro.native.jit_entries")
     mark = hashlib.blake2b(repr(sorted(DECLARED.items())).encode(), digest_size=4).hexdigest()
@@ -98,7 +98,7 @@ def _functions(code: str, declared: dict[str, Declared]) -> dict[str, Any]:
         return kernel(path)(dtype)
 
     return {
-        name: jit_entries.make(kernel(made.kernel), made.layout, dtype, kernel(made.large) if made.large else None)
+        name: jit_entries.make(kernel(made.kernel), made.layout, dtype, *map(kernel, made.large.split()))
         if made.layout
         else written(made.kernel)[name]
         for name, made in declared.items()

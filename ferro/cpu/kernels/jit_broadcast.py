@@ -32,6 +32,24 @@ _sub, _from = _rows_of(lambda a, b: a - b), _rows_of(lambda a, b: b - a)
 _over, _under = _rows_of(lambda a, b: a / b), _rows_of(lambda a, b: b / a)
 
 
+def _by_entries(rows: Any) -> Any:
+    """What an entry calls for a large array and what is repeated along it; see `repeats` in native/jit_arrays.py."""
+
+    def run(start, stop, by_columns, x, y, out):
+        apart()
+        half_registers()
+        rows(start, stop, by_columns, x, y, out)
+
+    return kernel(run)
+
+
+# With the matrix as first operand, and swapped; each is a kernel of its own, since entries differ by their kernels alone.
+add, add_swapped = _by_entries(_add), _by_entries(_add)
+sub, sub_swapped = _by_entries(_sub), _by_entries(_from)
+mul, mul_swapped = _by_entries(_mul), _by_entries(_mul)
+truediv, truediv_swapped = _by_entries(_over), _by_entries(_under)
+
+
 @kernel
 def combine(start, stop, operation, by_columns, x, y, out):
     """out[i, j] = x[i, j] o y[j], or y[i] where y is a column, for the rows from `start` to `stop`.
