@@ -26,15 +26,19 @@ def prepare(run: Run, node: Any, g: Any) -> Any:
                     run.captured[node, i] = p
         elif node in run.capture:
             run.captured[node] = g
-    asked = (
+    if meta is not None and meta.prehooks and _asked(run, node):
+        with run.lock, run.user():
+            g = run_prehooks(run, node, g)
+    return g
+
+
+def _asked(run: Run, node: Any) -> bool:
+    """Whether a gradient is asked for here or behind the node."""
+    return (
         run.needed is None
         or (run.into_grad and run.capture is not None and node in run.capture)
         or any(wanted(run, node))
     )
-    if meta is not None and meta.prehooks and asked:
-        with run.lock, run.user():
-            g = run_prehooks(run, node, g)
-    return g
 
 
 def _unpicked(node: Any, g: Any) -> tuple[list, bool]:

@@ -82,7 +82,7 @@ def test_elementwise_functions(name: str, shape: tuple, dtype: Any, rng: np.rand
     for order in permutations(range(len(shape))):
         first = permuted(plain[0], order)
         for rest in zip(*map(others, plain[1:]), strict=True) if count > 1 else [()]:
-            repeated = name in REPEATING and first.flags.c_contiguous and 0 in rest[0].strides
+            repeated = name in REPEATING and first.flags.c_contiguous and any(0 in a.strides for a in rest)
             if plain[0].size > 1 << 15 and rest and rest[0].strides != first.strides and not repeated:
                 with pytest.raises(Behind):
                     ask(name, first, *rest)
