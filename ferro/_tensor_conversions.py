@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import backend, capsules, dtypes
-from ferro.core.backend import HOST
+from ferro.core.backend import HOST, is_host
 from ferro.core.base import TensorBase
 from ferro.core.device import CPU
 from ferro.core.held_memory import lend
@@ -87,15 +87,32 @@ class ConversionMethods:
     def __dlpack__(
         self: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        """A DLPack capsule that shares the memory; BufferError for a tensor with history, or another device than the CPU."""
+        """A DLPack capsule that shares the memory; BufferError for a tensor with history. `stream` is that of a GPU which will read."""
         if history(self) is not None:
             raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+        if not is_host(self._data):
+            return self._data.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
         if stream is not None:
             raise AssertionError("stream should be None on cpu.")
         return capsules.export(self.numpy(), max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self: Any) -> Any:
         return self._data.__dlpack_device__()
+
+    @property
+    def __cuda_array_interface__(self: Any) -> dict[str, Any]:
+        """Where a tensor on a GPU lies, for other libraries; AttributeError on the CPU, RuntimeError for a tensor with history."""
+        if is_host(self._data):
+            raise AttributeError(
+                f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {self.type()} If CUDA data is required use "
+                "tensor.cuda() to copy tensor to device memory."
+            )
+        if history(self) is not None:
+            raise RuntimeError(
+                "Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use var.detach() to "
+                "get Variable that doesn't require grad."
+            )
+        return self._data.__cuda_array_interface__
 
     def item(self: Any) -> int | float | bool:  # or complex, which PyTorch does not tell type checkers either
         """The value of a tensor with one element, as a Python number; RuntimeError for any other number of elements.

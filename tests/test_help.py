@@ -129,7 +129,8 @@ def lacks(value: Any) -> list[str]:
             wrong.append(f"a line for `{parameter.name}`")
             continue
         has, default = lines[parameter.name]
-        needs = parameter.default is not parameter.empty
+        # (a bare object marks what must be given, but has another name in PyTorch's errors)
+        needs = parameter.default is not parameter.empty and type(parameter.default) is not object
         if has != needs or (needs and not same(parameter.default, default)):
             wrong.append(f"the default of `{parameter.name}`")
     return wrong

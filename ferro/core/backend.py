@@ -106,6 +106,16 @@ def moved(array: Any, to: device, waits: bool = True) -> Any:
     return module.from_host(host) if waits or not hasattr(module, "from_pinned") else module.from_pinned(host)
 
 
+def on_device(asked: str) -> Any:
+    """The module of the device whose arrays other libraries hand over; RuntimeError where there is none."""
+    module = accelerator()
+    if module is None:
+        raise RuntimeError(
+            f"{asked}: the array lies on a GPU, and ferro has no device to take it: ask cuda.is_available() first"
+        )
+    return module
+
+
 def is_pinned(array: Any) -> bool:
     """Whether an array of the processor's lies in memory that some device can copy from while the program goes on."""
     return type(array) is HOST and any(

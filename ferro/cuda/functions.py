@@ -107,6 +107,16 @@ class Functions:
         return array.get()
 
     @staticmethod
+    def from_dlpack(array: Any, copy: bool | None) -> Any:
+        """The array of another library, in its memory."""
+        return cupy().from_dlpack(array, copy=copy)
+
+    @staticmethod
+    def from_interface(array: Any) -> Any:
+        """The same of an array with ``__cuda_array_interface__``."""
+        return cupy().asarray(array)
+
+    @staticmethod
     def record_stream(tensor: Any, stream: Any) -> None:
         """Lets the memory of a tensor live until a stream has done what it was given before the tensor died."""
         pool.used_in(tensor, stream._stream)

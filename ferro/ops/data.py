@@ -189,7 +189,7 @@ def tensor(
 ) -> Tensor:
     """A new leaf with a copy of `data`.
 
-    - `data` (Any, default <object object at 0x7f9c243a7370>): a number, nested sequences, a NumPy array or a tensor
+    - `data` (Any): a number, nested sequences, a NumPy array or a tensor
     - `dtype` (dtype, default None): None: the default dtype for Python floats, int64 for ints, bool for bools; arrays
       and tensors keep theirs, also as elements of a sequence, where tensors are of one element
     - `device` (device, default None): only "cpu"
@@ -255,7 +255,8 @@ view, plain = np.ndarray.view, np.ndarray
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """`data` as a tensor, without a copy and with its history where it is one already.
 
-    - `data` (Any): what :func:`tensor` takes; the memory of NumPy arrays is shared
+    - `data` (Any): what :func:`tensor` takes; the memory of NumPy arrays is shared, and that of arrays of a GPU, which have
+      ``__cuda_array_interface__``
     - `dtype` (dtype, default None): None: that of the data
     - `device` (device, default None): only "cpu"
 
@@ -269,6 +270,10 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     place = _device.known(device)
     if isinstance(data, TensorBase):
         found: Any = data if dtype is None else data.to(dtype)  # type: ignore[attr-defined]
+        return found if device is None else found.to(place)
+    if hasattr(data, "__cuda_array_interface__"):
+        found = wrap(backend.on_device("__cuda_array_interface__").from_interface(data))
+        found = found if dtype is None else found.to(dtype)
         return found if device is None else found.to(place)
     a = to_array("as_tensor", data, dtype)
     return wrap(backend.moved(a if isinstance(data, (*NUMBERS, *SEQUENCES)) else view(a, plain), place))

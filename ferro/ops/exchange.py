@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import capsules, dtypes
+from ferro.core import backend, capsules, dtypes
 from ferro.core import device as _device
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
@@ -118,7 +118,7 @@ def frombuffer(
     """A one-dimensional tensor that shares the memory of an object with the buffer protocol.
 
     - `buffer` (Any): bytes, a bytearray, an array, ...
-    - `dtype` (dtype, default <object object at 0x7f9c243a7370>): of the elements; must be given
+    - `dtype` (dtype): of the elements; must be given
     - `count` (int, default -1): how many elements; -1: all that there are
     - `offset` (int, default 0): how many bytes to leave out before
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
@@ -162,10 +162,13 @@ def frombuffer(
     return finish("frombuffer", np.frombuffer(buffer, d, count, offset), requires_grad)
 
 
+_HOST_KINDS = (1, 3)  # kDLCPU, kDLCUDAHost
+
+
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor that shares the memory of an object of another library through DLPack, or of a capsule that one gave.
 
-    RuntimeError for a capsule that has been used.
+    An array of a GPU gives a tensor on it. RuntimeError for a capsule that has been used.
 
     Example::
 
@@ -182,4 +185,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
             "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might "
             f"have already constructed a tensor from it once. Given: {type(ext_tensor).__name__}"
         )
+    where = getattr(ext_tensor, "__dlpack_device__", None)
+    if where is not None and int(where()[0]) not in _HOST_KINDS:
+        return wrap(backend.on_device("from_dlpack").from_dlpack(ext_tensor, copy))
     return wrap(dtypes.own(capsules.taken(ext_tensor, copy)))

@@ -184,6 +184,21 @@ class Array:
     )
     T = property(lambda self: _view(self, self.near.T))
 
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
+        assert stream is None or type(stream) is int
+        return self.near.__dlpack__(max_version=max_version, copy=copy)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        start, flags = self.near.__array_interface__["data"][0], self.near.flags
+        steps = None if flags.c_contiguous else self.near.strides
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (start, False), "strides": steps, "version": 3}
+
     def set(self, arr: np.ndarray, stream: Any = None) -> None:
         """Copies NumPy's numbers of the same dtype and shape; from pinned memory while the host goes on."""
         assert (arr.dtype, arr.shape) == (self.near.dtype, self.near.shape)
@@ -428,7 +443,34 @@ class Module(types.ModuleType):
         return found
 
 
+class _Interface:
+    """The memory of an array of another library."""
+
+    def __init__(self, array: Any) -> None:
+        self.held, self.__array_interface__ = array, array.__cuda_array_interface__
+
+
+class _Exported:
+    """What NumPy takes a capsule from, as if it lay on the host."""
+
+    def __init__(self, array: Any, copy: Any) -> None:
+        self._array, self._copy = array, copy
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._array.__dlpack__(stream=0, max_version=(1, 0), copy=self._copy)
+
+
+def _from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> Any:
+    assert array.__dlpack_device__()[0] == 2
+    return there(np.from_dlpack(_Exported(array, copy)))
+
+
 def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
+    if type(a) is not Array and hasattr(a, "__cuda_array_interface__"):
+        return there(np.asarray(_Interface(a)))
     if type(a) is Array and (dtype is None or a.dtype == dtype) and order is None:
         return a
     return there(np.array(a.near if type(a) is Array else a, dtype, copy=type(a) is not Array or None, order=order))
@@ -558,6 +600,7 @@ def modules() -> dict[str, Any]:
         __version__=VERSION,
         ndarray=Array,
         asarray=_asarray,
+        from_dlpack=_from_dlpack,
         array=_noted(_array),
         max=_noted(_reduced("max")),
         min=_noted(_reduced("min")),

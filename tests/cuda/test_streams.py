@@ -292,6 +292,50 @@ def test_a_loader_gives_pinned_batches() -> None:
     assert batches[1]["x"].to("cuda", non_blocking=True).tolist() == [[2.0] * 3, [3.0] * 3]
 
 
+class Foreign:
+    """An array of another library, in the memory of the device."""
+
+    def __init__(self, tensor: Any, names: tuple) -> None:
+        for name in names:
+            setattr(self, name, getattr(tensor, name))
+
+
+class WithCapsule(Foreign):
+    """One with DLPack."""
+
+    def __init__(self, tensor: Any) -> None:
+        self._tensor = tensor
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._tensor.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self._tensor.__dlpack_device__()
+
+
+def test_memory_is_shared_with_other_libraries() -> None:
+    x = data()
+    assert tuple(map(int, x.__dlpack_device__())) == (2, 0)
+    for y in (
+        ferro.from_dlpack(WithCapsule(x)),
+        ferro.as_tensor(Foreign(x, ("__cuda_array_interface__",))),
+        ferro.as_tensor(Foreign(x.T, ("__cuda_array_interface__",)), device="cuda").T,
+    ):
+        assert y.device.type == "cuda"
+        y[0, 0] = 5.0
+        assert x[0, 0].item() == 5.0
+        x[0, 0] = 1.0
+        assert y.tolist() == x.tolist()
+    assert ferro.from_dlpack(WithCapsule(x), copy=True).add_(1).tolist() != x.tolist()
+    assert ferro.as_tensor(Foreign(x, ("__cuda_array_interface__",)), dtype=ferro.float32).dtype is ferro.float32
+    for attribute in (lambda t: t.__dlpack__(), lambda t: t.__cuda_array_interface__):
+        with pytest.raises((BufferError, RuntimeError), match="require"):
+            attribute(x.clone().requires_grad_())
+    with pytest.raises(AttributeError, match="on non-CUDA tensor type"):
+        ferro.ones(1).__cuda_array_interface__
+    assert not hasattr(ferro.ones(1), "__cuda_array_interface__")
+
+
 # --- graphs ------------------------------------------------------------------------------------------------------------
 
 
