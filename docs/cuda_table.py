@@ -1,4 +1,4 @@
-"""Writes what the device "cuda" has into docs/cuda.md: the operations that it has not.
+"""Writes what the device "cuda" has into docs/cuda.md: the functions that the processor computes for it.
 
 python docs/cuda_table.py           write it
 python docs/cuda_table.py --check   say whether it is up to date
@@ -18,15 +18,13 @@ BLOCK = re.compile(r"(<!-- cuda: python docs/cuda_table\.py -->\n).*?(<!-- end -
 
 def text() -> str:
     """The block."""
-    from tests.cuda.absent import ABSENT
+    from tests.cuda.travels import TRAVELS
 
-    absent = ", ".join([f"`{name}`" for name in sorted(ABSENT)])
-    return "\n".join(
-        [
-            f"All operations run that are declared with samples, but these {len(ABSENT)}, which raise for some samples or all: {absent}.",
-            "",
-        ]
+    travels = "; ".join([f"`{name}` ({', '.join(TRAVELS[name])})" for name in sorted(TRAVELS)])
+    said = (
+        f"All operations run that are declared with samples. In these {len(TRAVELS)} the processor computes functions"
     )
+    return f"{said} for the device, in forward or backward: {travels}.\n"
 
 
 def page(old: str) -> str:

@@ -70,6 +70,12 @@ def beside(array: Any, given: Any) -> Any:
     return given if bring is None or type(given) is not HOST else bring(given)
 
 
+def on_host(array: Any) -> Any:
+    """The array, brought to the processor where it lies on a device; what is no array as it is."""
+    bring = None if isinstance(array, (HOST, np.generic)) else getattr(_MODULES.get(type(array)), "to_host", None)
+    return array if bring is None else bring(array)
+
+
 def new_array(like: Any, shape: tuple, make: Any, *args: Any) -> Any:
     """make(shape, *args), a NumPy array, on the backend of `like`; where that is batched, one for each slice."""
     if type(like) is HOST:

@@ -51,7 +51,7 @@ def require_accepted(name: str, info: Any, message: str, error: type[Exception] 
     info = plain(info)
     ask = None if isinstance(info, (np.generic, HOST)) else getattr(backend.xp_of(info), "require_accepted", None)
     if ask is None:
-        raise_first(name, info, message, error)
+        raise_first(name, backend.on_host(info), message, error)
     else:
         ask(name, info, message, error.__name__)
 

@@ -22,7 +22,7 @@ from ferro.cpu.kernels.common import SMALL, contiguous, has_kernel, share_rows
 from ferro.cpu.reductions import value_gather, wide
 from ferro.cpu.thresholds import GRAIN, ORDER_LEAST
 
-__all__ = ["argsort", "bincount", "equal_edges", "histogram", "kthvalue", "median", "median_dim", "mode", "nanmedian",
+__all__ = ["argsort", "bincount", "equal_edges", "histogram", "isin", "kthvalue", "median", "median_dim", "mode", "nanmedian",
            "nanmedian_dim", "outer_edges", "searchsorted", "sort", "topk", "unique", "unique_consecutive", "unique_dim"]  # fmt: skip
 
 FEW = 16  # elements that are chosen one after the other
@@ -267,6 +267,12 @@ def unique_consecutive(x: Any, dim: int | None) -> tuple:
 
 
 # -- search and bins ---------------------------------------------------------------------------------------------------
+
+
+def isin(x: Any, among: Any, invert: bool) -> Any:
+    """Whether each element is one of some numbers; if inverted, whether it is not."""
+    # assume_unique saves little, and a false promise would give wrong answers
+    return np.asarray(np.isin(x, among, invert=invert))
 
 
 def searchsorted(boundaries: Any, x: Any, right: bool) -> Any:

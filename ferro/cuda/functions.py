@@ -13,7 +13,7 @@ from ferro.cpu import shape
 from ferro.cuda import kernels, layouts, own, own_images, own_linalg, pinned, pool
 from ferro.cuda.by_hand import batch_norms, indexing, losses, norms, softmax
 from ferro.cuda.driver import cupy
-from ferro.cuda.missing import named, refusal
+from ferro.cuda.missing import elsewhere, named
 from ferro.cuda.twins import INSTEAD, twin
 from ferro.native.entries import fallback
 
@@ -161,7 +161,7 @@ def _made(name: str) -> Any:
     if name in OWN:
         return named(name, OWN[name])
     if state(name) == "absent":
-        return refusal(name)
+        return elsewhere(name)
     given = getattr(cpu, name)
     return given if name == "slice_get" else named(name, twin(given))
 

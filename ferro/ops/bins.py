@@ -228,7 +228,7 @@ def _grid(name: str, points: Any, dtype: Any, bins: list, ranges: list, weight: 
     if density:
         hist = hist / hist.sum()
         for k, e in enumerate(edges):
-            hist = hist / np.diff(e).reshape([-1 if d == k else 1 for d in range(hist.ndim)])
+            hist = hist / (e[1:] - e[:-1]).reshape([-1 if d == k else 1 for d in range(hist.ndim)])
     hist, *edges = [a.astype(dtype.np, copy=False) for a in (hist, *edges)]
     return wrap(hist), tuple([wrap(e) for e in edges])
 

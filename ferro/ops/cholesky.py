@@ -211,7 +211,7 @@ def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Tensor | None = Non
             zero.any(-1) * (zero.argmax(-1) + 1),
             "The diagonal element {i} is zero, the inversion could not be completed because the input matrix is singular.",
         )
-    eye = backend.functional.eye(data.shape[-1], dtype=FROM_NUMPY[data.dtype])
+    eye = backend.functional.eye(data.shape[-1], dtype=FROM_NUMPY[data.dtype], device=L.device)
     y = solve_tri(adjoint(L) if upper else L, eye, False, True, False)
     result = matmul(adjoint(y), y)
     return result if out is None else into(name, out, result)

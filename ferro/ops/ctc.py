@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core import backend
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
@@ -108,6 +109,7 @@ def _states(name: str, targets: Any, batch: int, lengths: Any, blank: int, class
     if given.dtype in COMPLEX or given.dtype.kind == "b":
         raise RuntimeError(f"{name}: targets must be class numbers, got {targets.dtype} (use .long())")
     longest = int(lengths.max(initial=0))
+    given = backend.on_host(given)
     inside = np.arange(longest) < lengths[:, None]
     if given.ndim == 1:  # one behind the other
         if given.size != lengths.sum():
@@ -190,11 +192,12 @@ def ctc_loss(
     steps = _lengths(name, "input_lengths", input_lengths, batch, count, "the number of time steps")
     lengths = _lengths(name, "target_lengths", target_lengths, batch, most, of_what)
     states = _states(name, targets, batch, lengths, blank, classes)
-    (loss,) = apply(CTC, (y, wrap(states), wrap(steps), wrap(lengths)), (bool(zero_infinity),))
+    given = [wrap(backend.beside(y._data, a)) for a in (states, steps, lengths)]
+    (loss,) = apply(CTC, (y, *given), (bool(zero_infinity),))
     if zero_infinity:
         loss = where(wrap(loss._data == math.inf), 0, loss)
     if reduction == "mean":
-        return (loss / wrap(np.maximum(lengths, 1).astype(y._data.dtype))).mean()
+        return (loss / wrap(backend.beside(y._data, np.maximum(lengths, 1).astype(y._data.dtype)))).mean()
     return loss.sum() if reduction == "sum" else loss if batched else loss.squeeze(0)
 
 

@@ -251,7 +251,7 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
         raise RuntimeError(f"pdist only supports floating-point dtypes, got {dtypes.FROM_NUMPY[a.dtype]}")
     if p < 0:
         raise RuntimeError(f"pdist only supports non-negative p values, got {p}")
-    i, j = np.triu_indices(a.shape[0], 1)
+    i, j = [backend.beside(a, index) for index in np.triu_indices(a.shape[0], 1)]
     rows = backend.functional.index_select
     return vector_norm(rows(input, 0, wrap(i)) - rows(input, 0, wrap(j)), p if a.shape[1] else 2.0, 1)
 

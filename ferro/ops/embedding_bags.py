@@ -100,7 +100,9 @@ def embedding_bag(
     total = add_rows(rows, wrap(backend.beside(rows._data, bags)), count, None, False)
     if mode == "sum":
         return total
-    return total / wrap(np.maximum(_bag_sizes(bags, count, inside, total), 1).astype(total._data.dtype))
+    sizes = _bag_sizes(bags, count, inside, total)
+    sizes = xp_of(sizes).clamp(sizes, 1, None).astype(total._data.dtype)
+    return total / wrap(backend.beside(total._data, sizes))
 
 
 def _kept(kept: Any, indices: Any, bags: Any, weights: Any) -> tuple:
@@ -203,12 +205,14 @@ def _bag_max(rows: Tensor, bags: Any, count: int) -> Tensor:
     data = rows._data
     if not len(data):
         return add_rows(rows, wrap(bags), count, None, False)  # zeros that lead to the table
-    edges = _edges(bags, count)
+    edges = _edges(backend.on_host(bags), count)
     none = backend.beside(data, np.zeros(data.shape[1], np.int64))
     first = [data[i:j].argmax(axis=0) + i if j > i else none for i, j in pairwise(edges.tolist())]
     empty = np.diff(edges)[:, None] == 0
     places = xp_of(data).stack(first, 0)
-    return backend.functional.where(wrap(empty), 0, backend.functional.gather(rows, 0, wrap(places)))
+    return backend.functional.where(
+        wrap(backend.beside(data, empty)), 0, backend.functional.gather(rows, 0, wrap(places))
+    )
 
 
 _ids: Any = {"dtype": "int64", "low": 0, "high": 5}

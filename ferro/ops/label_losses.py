@@ -126,7 +126,7 @@ def multi_margin_loss(
     x = input if len(shape) == 2 else input.reshape(1, -1)
     n, classes = x._data.shape
     t = _class_numbers(name, input, target, weight, n, classes)
-    others = (t[:, None] != np.arange(classes)).astype(x._data.dtype)
+    others = (t[:, None] != backend.beside(t, np.arange(classes))).astype(x._data.dtype)
     index = wrap(t.reshape(n, 1))
     gaps = (x - backend.functional.gather(x, 1, index) + margin).clamp_min(0)
     terms = (gaps if p == 1 else gaps * gaps) * wrap(others)
@@ -192,7 +192,7 @@ def multilabel_margin_loss(
     require((labels >= -1) & (labels < classes), RuntimeError, ends)
     where = backend.xp_of(labels).where
     safe = where(used, labels, 0)
-    is_label = (where(used, labels, classes)[:, :, None] == np.arange(classes)).any(axis=1)
+    is_label = (where(used, labels, classes)[:, :, None] == backend.beside(labels, np.arange(classes))).any(axis=1)
     # pairs (label, other class); what does not count is masked
     pairs = used[:, :, None] & ~is_label[:, None, :]
     gaps = (1 - backend.functional.gather(x, 1, wrap(safe)).unsqueeze(2) + x.unsqueeze(1)).clamp_min(0)

@@ -219,7 +219,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
             f"{name}: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
             f"{list(p.shape)} and LD with shape {list(LD._data.shape)}"
         )
-    sizes = np.abs(p)
+    sizes = abs(p)
     require(
         (sizes >= 1) & (sizes <= p.shape[-1]),
         RuntimeError,

@@ -182,7 +182,7 @@ def _triangles(packed: Any) -> tuple:
     """L and U of a packed factorisation."""
     m, n = packed._data.shape[-2:]
     k = min(m, n)
-    eye = backend.functional.eye(m, k, dtype=FROM_NUMPY[packed._data.dtype])
+    eye = backend.functional.eye(m, k, dtype=FROM_NUMPY[packed._data.dtype], device=packed.device)
     return packed[..., :, :k].tril(-1) + eye, packed[..., :k, :].triu()
 
 
@@ -214,7 +214,7 @@ def lu_unpack(
     name = "lu_unpack"
     matrices(name, LU_data, "LU_data")
     dtype = FROM_NUMPY[LU_data._data.dtype]
-    P, L, U = (backend.functional.empty((0,), dtype=dtype) for _ in range(3))
+    P, L, U = (backend.functional.empty((0,), dtype=dtype, device=LU_data.device) for _ in range(3))
     if unpack_pivots:
         _check_pivots(name, LU_data, LU_pivots, "LU_pivots")
         P = _permutation_matrix(LU_data, LU_pivots)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core.backend import beside, xp_of
+from ferro.core.backend import beside, on_host, xp_of
 from ferro.core.base import wrap
 from ferro.core.looped import by_slices
 from ferro.core.requirements import fixed
@@ -141,21 +141,19 @@ def embedding_bag(
 
 def _bag_facts(table: Any, indices: Any, starts: Any, include_last: bool, padding: int | None, mode: int) -> tuple:
     """The bag of each index, the sizes of the bags, and the rows of the maxima (mode 2; otherwise the sizes again)."""
+    given, (table, indices) = indices, map(on_host, (table, indices))
     starts = np.asarray(fixed(starts[:-1] if include_last else starts))
     bags = np.searchsorted(starts, np.arange(indices.size), side="right") - 1
     kept = np.ones(indices.size, bool) if padding is None else indices != padding % len(table)
     sizes = np.bincount(bags[kept], minlength=len(starts))
     if mode != 2:
-        return wrap(bags), wrap(sizes), wrap(sizes.copy())
+        return wrap(beside(given, bags)), wrap(beside(given, sizes)), wrap(beside(given, sizes.copy()))
     best = [beside(indices, np.zeros(table.shape[1], np.int64))] * len(starts)
     for b in np.flatnonzero(sizes):
         rows = indices[kept & (bags == b)]
         best[b] = rows[table[rows].argmax(0)].astype(np.int64)
-    return (
-        wrap(bags),
-        wrap(sizes),
-        wrap(xp_of(indices).stack(best, 0) if best else np.zeros((0, table.shape[1]), np.int64)),
-    )
+    found = xp_of(indices).stack(best, 0) if best else np.zeros((0, table.shape[1]), np.int64)
+    return wrap(beside(given, bags)), wrap(beside(given, sizes)), wrap(beside(given, found))
 
 
 def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:

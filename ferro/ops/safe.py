@@ -72,6 +72,7 @@ def safe_where(condition: Tensor, function: Callable, input: Any, otherwise: Any
         base = masked_scatter(wrap(backend.beside(other._data, np.zeros(shape, other._data.dtype))), rest, other)
     else:
         chosen, other = both_operands("safe_where", chosen, otherwise)
+        other = other.to(condition.device)
         base = expand(other, shape)
     return masked_scatter(base, mask, chosen)
 

@@ -238,7 +238,8 @@ def _scatter_reduce(name: str, x: Any, index: Any, src: Any, d: int, reduce: str
         return apply(SCATTER_REDUCE, (x, index, src), (d, reduce, bool(include_self)))
     start = x
     if not include_self:
-        start = apply(SCATTER, (x, index, unary(EXPAND, constant(0, x._data.dtype), (index._data.shape,))), (d,))
+        zero = wrap(backend.beside(x._data, constant(0, x._data.dtype)._data))
+        start = apply(SCATTER, (x, index, unary(EXPAND, zero, (index._data.shape,))), (d,))
     total = apply(SCATTER_ADD, (start, index, src), (d,))
     if reduce == "sum":
         return total

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core import backend
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
@@ -121,6 +122,8 @@ def stft(
         raise RuntimeError("stft: Cannot have onesided output if window or input is complex")
     n, hop, length = _lengths("stft", n_fft, hop_length, win_length)
     weights = _weights("stft", window, n, length)
+    if weights is not None and window is None:
+        weights = wrap(backend.beside(x._data, weights._data))
     x = _padded(x, n, length, center, pad_mode, bool(align_to_window))
     frames = windows(x, x._data.ndim - 1, n, hop)
     if weights is not None:

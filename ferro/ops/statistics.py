@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ferro.batched.array import as_array, plain
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
 from ferro.core.looped import by_slices
@@ -355,10 +356,11 @@ def isin(
         )
     dtype = dtypes.result_np(given)
     x, among = [as_array(g).astype(dtype) for g in given]
+    x, among = backend.beside(among, x), backend.beside(x, among)
     if dtype in HALF:
         x, among = x.astype(np.float32), among.astype(np.float32)
-    found = np.isin(x, among, invert=invert)  # assume_unique saves little, and a false promise would give wrong answers
-    return into("isin", out, wrap(as_array(found)))
+    found = xp_of(x).isin(x, among, invert)
+    return into("isin", out, wrap(found))
 
 
 declare(

@@ -13,6 +13,7 @@ import pytest
 import ferro
 from ferro import nn
 from ferro.cuda import driver
+from ferro.cuda.missing import TRIPS
 from tests.cuda.conftest import REAL
 
 
@@ -157,9 +158,16 @@ def test_writes_in_place_are_recorded_and_gradients_share_no_memory() -> None:
 
 
 @pytest.mark.usefixtures("cuda")
-def test_an_absent_function_names_itself_and_the_device() -> None:
-    with pytest.raises(NotImplementedError, match="airy_ai is not there on device 'cuda'"):
-        ferro.special.airy_ai(ferro.ones(2, device="cuda"))
+def test_a_trip_to_the_processor_warns_once_and_is_counted() -> None:
+    TRIPS.clear()
+    x = ferro.tensor([0.5, 1.5], dtype=ferro.float64)
+    with pytest.warns(
+        UserWarning, match="airy_ai is not there on device 'cuda': the CPU computes it, and its arrays travel"
+    ):
+        y = ferro.special.airy_ai(x.to("cuda"))
+    assert (y.device.type, y.tolist()) == ("cuda", ferro.special.airy_ai(x).tolist())
+    ferro.special.airy_ai(x.to("cuda"))  # (a second warning would be an error)
+    assert TRIPS["airy_ai"] == 2
 
 
 @pytest.mark.usefixtures("cuda")

@@ -1,0 +1,38 @@
+"""Functions that the processor computes for the device "cuda", by operation: the first call of each warns. docs/cuda.md lists them."""
+
+from __future__ import annotations
+
+TRAVELS: dict[str, tuple[str, ...]] = {
+    "index_reduce": ("scatter_reduce",),
+    "linalg.eigvals": ("eig_factors", "eigvals"),
+    "linalg.ldl_factor": ("ldl_below", "ldl_blocks", "ldl_exchanges", "ldl_factor", "ldl_multipliers", "swap_rows"),
+    "linalg.ldl_factor_ex": ("ldl_below", "ldl_blocks", "ldl_exchanges", "ldl_factor", "ldl_multipliers", "swap_rows"),
+    "linalg.ldl_solve": ("ldl_blocks", "ldl_exchanges", "ldl_multipliers", "swap_rows"),
+    "linalg.lu": ("lu_factor", "swap_rows"),
+    "linalg.lu_factor": ("lu_factor", "swap_rows"),
+    "linalg.lu_factor_ex": ("lu_factor", "swap_rows"),
+    "linalg.lu_solve": ("swap_rows",),
+    "lu": ("lu_factor", "swap_rows"),
+    "lu_solve": ("swap_rows",),
+    "lu_unpack": ("swap_rows",),
+    "nn.functional.ctc_loss": ("ctc_fwd", "ctc_vjp"),
+    "scatter_reduce": ("scatter_reduce",),
+    "sinc": ("spherical_j_of_order",),
+    "special.airy_ai": ("airy_ai", "airy_ai_prime"),
+    "special.bessel_j1": ("bessel_j_of_order",),
+    "special.chebyshev_polynomial_t": ("chebyshev_polynomial_t", "gegenbauer"),
+    "special.chebyshev_polynomial_u": ("gegenbauer",),
+    "special.chebyshev_polynomial_v": ("gegenbauer_pair",),
+    "special.chebyshev_polynomial_w": ("gegenbauer_pair",),
+    "special.hermite_polynomial_h": ("hermite_polynomial_h",),
+    "special.hermite_polynomial_he": ("hermite_polynomial_he",),
+    "special.i1": ("bessel_i_of_order",),
+    "special.i1e": ("bessel_ie_of_order",),
+    "special.laguerre_polynomial_l": ("laguerre",),
+    "special.legendre_polynomial_p": ("gegenbauer",),
+    "special.shifted_chebyshev_polynomial_t": ("chebyshev_polynomial_t", "gegenbauer"),
+    "special.shifted_chebyshev_polynomial_u": ("gegenbauer",),
+    "special.shifted_chebyshev_polynomial_v": ("gegenbauer_pair",),
+    "special.shifted_chebyshev_polynomial_w": ("gegenbauer_pair",),
+    "special.spherical_bessel_j0": ("spherical_j_of_order",),
+}
