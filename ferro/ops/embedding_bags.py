@@ -100,9 +100,7 @@ def embedding_bag(
     total = add_rows(rows, wrap(backend.beside(rows._data, bags)), count, None, False)
     if mode == "sum":
         return total
-    sizes = _bag_sizes(bags, count, inside, total)
-    sizes = xp_of(sizes).clamp(sizes, 1, None).astype(total._data.dtype)
-    return total / wrap(backend.beside(total._data, sizes))
+    return total / wrap(_bag_sizes(bags, count, inside, total))
 
 
 def _kept(kept: Any, indices: Any, bags: Any, weights: Any) -> tuple:
@@ -119,10 +117,13 @@ def _without_padding(inside: Any, rows: Tensor, weights: Tensor | None) -> tuple
 
 
 def _bag_sizes(bags: Any, count: int, inside: Any, like: Tensor) -> Any:
-    """How many indices each bag has, as a column."""
+    """How many indices each bag has, but at least 1, as a column."""
+    dtype = like._data.dtype
     if inside is None:
-        return np.diff(_edges(bags, count))[:, None]
-    return xp_of(inside).add_rows(inside[:, None].astype(like._data.dtype), bags, count, None, False)
+        sizes = np.diff(_edges(bags, count))[:, None]
+    else:
+        sizes = xp_of(inside).add_rows(inside[:, None].astype(dtype), bags, count, None, False)
+    return backend.beside(like._data, xp_of(sizes).clamp(sizes, 1, None).astype(dtype))
 
 
 def _check_bag_options(name: str, input: Any, weight: Any, mode: str, rowwise: bool, per_sample_weights: Any) -> None:
