@@ -48,12 +48,12 @@ def _lengths(name: str, n_fft: Any, hop_length: Any, win_length: Any) -> tuple[i
     return n, hop, length
 
 
-def _weights(name: str, window: Any, n: int, length: int) -> Any:
+def _weights(name: str, window: Any, n: int, length: int, x: Any) -> Any:
     """The window in the middle of n elements; None if there is none to apply."""
     if window is None:
         if length == n:
             return None
-        window = wrap(np.ones(length, np.float32))
+        window = wrap(backend.beside(x._data, np.ones(length, np.float32)))
     elif need_tensor(name, "window", window)._data.shape != (length,):
         raise RuntimeError(
             f"{name}: expected a 1D window tensor of size equal to win_length={length}, but got window with "
@@ -121,9 +121,7 @@ def stft(
     elif onesided and complex_:
         raise RuntimeError("stft: Cannot have onesided output if window or input is complex")
     n, hop, length = _lengths("stft", n_fft, hop_length, win_length)
-    weights = _weights("stft", window, n, length)
-    if weights is not None and window is None:
-        weights = wrap(backend.beside(x._data, weights._data))
+    weights = _weights("stft", window, n, length, x)
     x = _padded(x, n, length, center, pad_mode, bool(align_to_window))
     frames = windows(x, x._data.ndim - 1, n, hop)
     if weights is not None:
@@ -222,7 +220,7 @@ def istft(
         )
     if return_complex and onesided:
         raise RuntimeError(f"{name}: Cannot have onesided output if window or input is complex")
-    weights = _weights(name, window, n, wide)
+    weights = _weights(name, window, n, wide, input)
     if not return_complex and window is not None and window._data.dtype in COMPLEX:
         raise RuntimeError(f"{name}: Complex windows are incompatible with return_complex=False")
     z = transpose(input, -1, -2)
