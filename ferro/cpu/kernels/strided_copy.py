@@ -17,7 +17,6 @@ from ferro.cpu.thresholds import COPY_CHUNK, COPY_LEAST, COPY_PLANS
 from ferro.native import readiness, workers
 
 _COPY, _MOVE, _TRIANGLE = [kernels(f"jit_strided_copy.{name}") for name in ("transposed", "move", "triangle")]
-_READABLE = 0x101  # flags of arrays: C-contiguous and aligned
 NUMBERS = {4: np.dtype(np.float32), 8: np.dtype(np.float64)}  # what elements of so many bytes are moved as
 
 
@@ -116,7 +115,8 @@ def join(out: np.ndarray, xs: Sequence[np.ndarray], dim: int) -> bool:
     """
     first = xs[0]
     for x in xs:
-        if x.flags.num & _READABLE != _READABLE or x.dtype is not out.dtype or x.shape != first.shape:
+        flags = x.flags
+        if not (flags.c_contiguous and flags.aligned and x.dtype is out.dtype and x.shape == first.shape):
             return False
     joints = _joints(out.dtype, first.shape, dim, len(xs)) if len(xs) <= COPY_PLANS else None
     parallel = None if joints is None else readiness.parallel(_MOVE)
