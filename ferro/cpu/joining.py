@@ -12,7 +12,7 @@ import numpy as np
 from ferro.cpu import layouts
 from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.strided_copy import assign, contiguous, triangle
+from ferro.cpu.kernels.strided_copy import assign, contiguous, join, triangle
 from ferro.cpu.thresholds import COPY_CHUNK, COPY_LEAST, TRIANGLE_KEPT
 from ferro.native.thresholds import SMALL
 
@@ -33,6 +33,8 @@ def cat(xs: Any, dim: int) -> Any:
         return layouts.joined(np.concatenate(xs, dim), xs)
     dim %= first.ndim
     out = np.empty((*first.shape[:dim], sum([x.shape[dim] for x in xs]), *first.shape[dim + 1 :]), first.dtype)
+    if join(out, xs, dim):
+        return out
     before = (ALL,) * dim
     stop, pairs = 0, []
     for x in xs:
@@ -64,7 +66,8 @@ def stack(xs: Any, dim: int) -> Any:
         out = np.concatenate([x[(*before, None)] for x in xs], dim) if dim else np.array(xs)
         return out if out.flags.c_contiguous else np.ascontiguousarray(out)
     out = np.empty((*first.shape[:dim], len(xs), *first.shape[dim:]), first.dtype)
-    assign(*[(out[(*before, i, ...)], x) for i, x in enumerate(xs)])
+    if not join(out, xs, dim):
+        assign(*[(out[(*before, i, ...)], x) for i, x in enumerate(xs)])
     return out
 
 

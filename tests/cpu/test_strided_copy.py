@@ -10,6 +10,7 @@ import pytest
 import ferro
 from ferro import cpu
 from ferro.cpu.kernels import strided_copy
+from tests.configuration import with_kernels
 
 CODES = ("f4", "f8", "i8", "i4", "i2", "?", "c8", "c16")
 
@@ -186,3 +187,30 @@ def test_views_in_another_shape_are_copied_only_where_they_must(rng: np.random.G
             cpu.reshape(view, (7, -1, 11, 13))
         with pytest.raises(ValueError, match="reshape"):
             cpu.reshape(view, (view.size + 1,))
+
+
+@with_kernels
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("shape", [(300, 400), (40, 50, 60), (130_000,), (1, 1, 120_000)])
+def test_arrays_side_by_side(code: str, shape: tuple[int, ...], rng: np.random.Generator) -> None:
+    """Along each dimension that is there, and each that may be new."""
+    xs = [rng.integers(0, 2, shape).astype(code) for _ in range(3)]
+    for dim in range(len(shape) + 1):
+        out = np.empty((*shape[:dim], 3, *shape[dim:]), code)
+        if strided_copy.join(out, xs, dim):
+            np.testing.assert_array_equal(out, np.stack(xs, dim))
+        else:
+            assert xs[0].itemsize < 4  # (numbers of one or two bytes, by turns)
+            assert dim == len(shape)
+        np.testing.assert_array_equal(cpu.stack(xs, dim), np.stack(xs, dim))
+        if dim < len(shape):
+            np.testing.assert_array_equal(cpu.cat(xs, dim), np.concatenate(xs, dim))
+
+
+def test_what_is_not_joined_is_left_alone(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((300, 400))
+    for other in (x[:, ::-1], x.astype(np.float32), x[:299], np.asfortranarray(x), x.astype(">f8")):
+        out = np.zeros((2, 300, 400))
+        assert not strided_copy.join(out, [x, other], 0)
+        assert not out.any()
+    assert not strided_copy.join(np.zeros((2, 3, 4)), [x[:3, :4].copy()] * 2, 0)

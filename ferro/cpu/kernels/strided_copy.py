@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -105,6 +105,39 @@ def assign(*pairs: tuple[np.ndarray, Any]) -> None:
     else:
         for pair in pairs:
             assign(pair)
+
+
+def join(out: np.ndarray, xs: Sequence[np.ndarray], dim: int) -> bool:
+    """Writes arrays of one shape one behind the other, along a dimension that is new or `dim` of their own; `out` is C-contiguous.
+
+    False, and nothing is written, where they are not C-contiguous and of its dtype, or no kernel can do it. It is `assign`
+    without views: for arrays that have gone through the caches, each of those takes a microsecond.
+    """
+    first = xs[0]
+    for x in xs:
+        flags = x.flags
+        if not (flags.c_contiguous and flags.aligned and x.dtype is out.dtype and x.shape == first.shape):
+            return False
+    joints = _joints(out.dtype, first.shape, dim, len(xs)) if len(xs) <= COPY_PLANS else None
+    parallel = None if joints is None else readiness.parallel(_MOVE)
+    if joints is None or parallel is None:
+        return False
+    (words, fill, parts), step = joints
+    words, start, places = words.copy(), address(out), []
+    for k, x in enumerate(xs):
+        places += (address(x), start + k * step)
+    fill(words, 0, *places)
+    workers.share(parallel, workers.helpers(), parts, parts, (0, parts, parts, words), -1, 0)
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _joints(kind: np.dtype, shape: tuple, dim: int, count: int) -> tuple[tuple, int] | None:
+    """The plan of a `join`, and the bytes from one array's place to the next one's."""
+    steps = [kind.itemsize * math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    target = tuple([step * count if d < dim else step for d, step in enumerate(steps)])
+    plan = _plan(kind, ((shape, target, shape, tuple(steps)),) * count)
+    return None if plan is None else (plan, kind.itemsize * math.prod(shape[dim:]))
 
 
 def copied(x: np.ndarray) -> np.ndarray:
