@@ -22,7 +22,7 @@ slice-isa-baseline: export FERRO_ISA := baseline
 # Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
 MOST_SKIPPED := 20
 
-.PHONY: help demo test test-slices test-pythons slow hostile opdb array-api docs site wheel bench test-cuda bench-cuda lint format clean
+.PHONY: help demo test test-slices test-pythons slow hostile opdb opdb-cuda array-api docs site wheel bench test-cuda bench-cuda lint format clean
 .PHONY: install-demo install-test install-lint install-docs $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
@@ -36,6 +36,7 @@ help:
 	@echo "make test-pythons  the core tests on Debian's Python 3.13 and 3.14 (needs root, debootstrap, a network)"
 	@echo "make hostile  hostile use at length: every case, every setting (ROUNDS=1)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
+	@echo "make opdb-cuda  the same with tensors on the device cuda: of the stand-in, or with FERRO_TEST_CUDA=1 of a GPU"
 	@echo "make array-api  the official tests of the array-API standard (SUITE=their clone)"
 	@echo "make docs     write docs/internals/operations.md, docs/subgradients.md, docs/vmap.md and the figures of design.md"
 	@echo "make site     build the pages and the reference of all public names into build/site (a warning is an error)"
@@ -75,6 +76,10 @@ hostile: install-test
 opdb: install-test
 	@set -e; for dtype in float64 complex128 float32; do echo "opdb: $$dtype"; \
 	$(PY) ../shared/opdb/opdb.py --engine ferro --engine-path . --dtype $$dtype --jobs $(JOBS) --quiet; done
+
+opdb-cuda: install-test
+	@set -e; for dtype in float64 complex128 float32; do echo "opdb on the device cuda: $$dtype"; \
+	$(PY) ../shared/opdb/opdb.py --engine tests.cuda.opdb_engine --engine-path . --dtype $$dtype --jobs $(JOBS) --quiet; done
 
 # The official tests are no package: they are cloned, with their submodule, and need ndindex and pytest-json-report beside ours.
 SUITE ?= ../array-api-tests

@@ -50,7 +50,7 @@ def or_zero(t: Any, x: Any) -> Any:
     """The tangent, or zeros of the shape of x where there is none."""
     if t is not None or x is None:
         return t
-    return wrap(np.zeros(x._data.shape, x._data.dtype))
+    return wrap(backend.beside(x._data, np.zeros(x._data.shape, x._data.dtype)))
 
 
 def write_tangents(x: TensorBase) -> None:

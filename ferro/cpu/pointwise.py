@@ -282,7 +282,7 @@ def round(x: Any, decimals: int) -> Any:
 
 @fused
 def _round_decimals(x: Any, decimals: int) -> Any:
-    scale = typed(10.0 ** np.abs(decimals), x)
+    scale = typed(10.0 ** (decimals if decimals > 0 else -decimals), x)
     return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
 
 

@@ -71,4 +71,4 @@ def _to_host(value: Any) -> Any:
 
 
 def _to_device(value: Any) -> Any:
-    return cupy().asarray(value) if isinstance(value, np.ndarray) else value
+    return cupy().asarray(value) if isinstance(value, (np.ndarray, np.generic)) else value

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import as_array
+from ferro.core import backend
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.dtypes import INEXACT
@@ -62,11 +63,11 @@ def _apply(
     kept = _kept(x, features, p, generator)
     scale, shift = 1 / (1 - p), None
     if alpha:
-        kept, scale, shift = _alpha(kept, p, x.dtype)
+        kept, scale, shift = _alpha(kept, p, x)
     wide = np.float64 if x.dtype.itemsize == 8 else np.float32
     factors = kept.astype(wide)
     factors *= wide(scale)
-    factor = wrap(factors.astype(x.dtype, copy=False))
+    factor = wrap(backend.beside(x, factors.astype(x.dtype, copy=False)))
 
     def compute(t: Tensor) -> Tensor:
         return t * factor if shift is None else t * factor + shift
@@ -74,15 +75,15 @@ def _apply(
     return change(input, f"{name}_", compute) if inplace else compute(input)
 
 
-def _alpha(kept: Any, p: float, dtype: Any) -> tuple:
+def _alpha(kept: Any, p: float, x: Any) -> tuple:
     """Mask, scale and shift of alpha dropout: dropped elements become the limit of selu at -inf, before mean and
     variance are restored.
     """
     limit = 1.0507009873554805 * 1.6732632423543772
     scale = 1 / math.sqrt((limit * limit * p + 1) * (1 - p))
-    wide = np.float64 if dtype.itemsize == 8 else np.float32
-    below = ((kept.astype(wide) - wide(1)) * wide(limit * scale)).astype(dtype)  # rounded step by step, as in PyTorch
-    return kept, scale, wrap((below.astype(wide) + wide(limit * scale * p)).astype(dtype))
+    wide = np.float64 if x.dtype.itemsize == 8 else np.float32
+    below = ((kept.astype(wide) - wide(1)) * wide(limit * scale)).astype(x.dtype)  # rounded step by step, as in PyTorch
+    return kept, scale, wrap(backend.beside(x, (below.astype(wide) + wide(limit * scale * p)).astype(x.dtype)))
 
 
 def dropout(

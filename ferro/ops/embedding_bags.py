@@ -87,7 +87,8 @@ def embedding_bag(
         embedding_renorm_(weight, wrap(indices), max_norm, norm_type)
     inside = None if padding is None else indices != padding
     if inside is not None and (mode == "max" or isinstance(inside, np.ndarray)):
-        indices, bags, per_sample_weights = _kept(np.flatnonzero(inside), indices, bags, per_sample_weights)
+        kept = np.flatnonzero(backend.on_host(inside))
+        indices, bags, per_sample_weights = _kept(kept, indices, bags, per_sample_weights)
         inside = None
     op = SPARSE_EMBEDDING if sparse else EMBEDDING
     rows = apply(op, (weight, wrap(indices)), (None, bool(scale_grad_by_freq)))
@@ -106,8 +107,8 @@ def embedding_bag(
 def _kept(kept: Any, indices: Any, bags: Any, weights: Any) -> tuple:
     """The indices at these places, their bags and their factors."""
     if weights is not None:
-        weights = take_rows(weights.unsqueeze(1), wrap(kept)).squeeze(1)
-    return indices[kept], bags[kept], weights
+        weights = take_rows(weights.unsqueeze(1), wrap(backend.beside(indices, kept))).squeeze(1)
+    return indices[backend.beside(indices, kept)], bags[kept], weights
 
 
 def _without_padding(inside: Any, rows: Tensor, weights: Tensor | None) -> tuple:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import as_array
-from ferro.core import return_types
+from ferro.core import backend, return_types
 from ferro.core.apply import apply
 from ferro.core.arguments import into, need_tensor
 from ferro.core.backend import xp_of
@@ -44,7 +44,8 @@ def _tolerances(name: str, a: Any, atol: Any, rtol: Any) -> tuple:
     absolute, relative = 0.0 if found[0] is None else found[0], found[1]
     if relative is None:
         default = max(a.shape[-2:]) * float(np.finfo(a.dtype).eps)
-        relative = np.where(as_array(absolute) > 0, 0.0, default)
+        absolute = as_array(absolute)
+        relative = backend.xp_of(absolute).where(absolute > 0, 0.0, default)
     return absolute, relative
 
 

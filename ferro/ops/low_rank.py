@@ -24,7 +24,7 @@ def _approximate_basis(A: Any, q: int, niter: int, M: Any) -> Any:
     """Orthonormal columns that nearly span the range of A - M."""
     fn = backend.functional
     a = A if M is None else A - M
-    found = fn.qr_factors(fn.matmul(a, randn(A._data.shape[-1], q, dtype=A.dtype)), "reduced")[0]
+    found = fn.qr_factors(fn.matmul(a, randn(A._data.shape[-1], q, dtype=A.dtype, device=A.device)), "reduced")[0]
     for _ in range(niter):
         found = fn.qr_factors(fn.matmul(adjoint(a), found), "reduced")[0]
         found = fn.qr_factors(fn.matmul(a, found), "reduced")[0]

@@ -67,10 +67,10 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1, out: Tenso
     """
     if size < 0:
         raise RuntimeError(f"nonzero_static: 'size' must be an non-negative integer, got {size}")
-    found = backend.xp_of(input._data).nonzero(input._data)[:size]
+    found = backend.on_host(backend.xp_of(input._data).nonzero(input._data)[:size])
     result = np.full((size, input._data.ndim), fill_value, np.int64)
     result[: len(found)] = found
-    return into("nonzero_static", out, wrap(result))
+    return into("nonzero_static", out, wrap(backend.beside(input._data, result)))
 
 
 def argwhere(input: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import Batched, as_array, plain
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
@@ -260,7 +260,8 @@ def normal(
         >>> ferro.normal(ferro.tensor([1.0, 2.0]), 0.0)
         tensor([1., 2.])
     """
-    values = [v._data if isinstance(v, TensorBase) else v for v in (mean, std)]
+    near = next((v._data for v in (mean, std) if isinstance(v, TensorBase)), np.zeros(()))
+    values = [backend.on_host(v._data) if isinstance(v, TensorBase) else v for v in (mean, std)]
     if isinstance(std, TensorBase) and std._data.dtype in dtypes.COMPLEX:
         raise RuntimeError("normal expects standard deviation to be non-complex")
     _check_std(std)
@@ -283,7 +284,7 @@ def normal(
         result = numbers.normal(shape, d, 0.0, float(std)) + values[0]
     else:
         result = numbers.normal(shape, d, float(mean), float(std))
-    result = as_array(result).astype(d, copy=False)
+    result = backend.beside(near, as_array(result).astype(d, copy=False))
     if out is not None:
         return into("normal", out, wrap(result))
     if requires_grad or not (isinstance(mean, TensorBase) or isinstance(std, TensorBase)):

@@ -9,7 +9,7 @@ import numpy as np
 from ferro.batched.array import as_array
 from ferro.batched.draws import check_unbatched
 from ferro.batched.levels import RUNNING
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase, bump, wrap
 from ferro.core.inplace import change
@@ -36,7 +36,8 @@ def _fill(self: Any, name: str, make: Any) -> Any:
         check_unbatched(data, RUNNING.get())
 
     def drawn(x: Any) -> Any:
-        return apply(COPY, (x, wrap(as_array(in_memory_order(data, make)).astype(data.dtype, copy=False))))
+        numbers = as_array(in_memory_order(data, make)).astype(data.dtype, copy=False)
+        return apply(COPY, (x, wrap(backend.beside(data, numbers))))
 
     return change(self, name, drawn)
 

@@ -27,7 +27,8 @@ def _like(
     plain_order = type(x) is not np.ndarray or (memory_format is None and x.flags.c_contiguous)
     target = x if plain_order else arranged(name, np.empty(x.shape, d), x, memory_format)
     data = in_memory_order(target, lambda shape, order: make(shape, d, order))
-    return finish(name, data if plain_order else moved(data, target.strides), requires_grad, device)
+    where = input.device if device is None else device
+    return finish(name, data if plain_order else moved(data, target.strides), requires_grad, where)
 
 
 def rand_like(

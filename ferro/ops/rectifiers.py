@@ -10,6 +10,7 @@ import numpy as np
 
 from ferro.batched.array import levels_of
 from ferro.batched.draws import Draws
+from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
@@ -244,7 +245,7 @@ def rrelu(
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
     x = input._data
-    slopes = wrap(_slopes(x, lower, upper, stream_of(generator)))
+    slopes = wrap(backend.beside(x, _slopes(backend.on_host(x), lower, upper, stream_of(generator))))
     return input * slopes if slopes.dtype is input.dtype else (input.to(slopes.dtype) * slopes).to(input.dtype)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.batched.array import as_array
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.arguments import into
 from ferro.core.base import wrap
 from ferro.core.looped import by_slices
@@ -49,14 +49,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, o
         >>> ferro.bernoulli(ferro.tensor([0.0, 1.0]))
         tensor([0., 1.])
     """
-    a = input._data
+    a = backend.on_host(input._data)
     if p is None and a.dtype.kind not in "fV":
         raise NotImplementedError(
             f"bernoulli: \"bernoulli_tensor_cpu_p_\" not implemented for '{dtypes.type_name(input.dtype)}': probabilities are real"
         )
     chance = probabilities("bernoulli", a if p is None else np.asarray(p, np.float64))
     d = a.dtype if out is None else out._data.dtype
-    result = coins(a.shape, a if p is None else float(chance), generator).astype(d)
+    result = backend.beside(input._data, coins(a.shape, a if p is None else float(chance), generator).astype(d))
     if out is not None:
         return into("bernoulli", out, wrap(result))
     return result_of(BERNOULLI, (input,), result) if p is None else wrap(result)
@@ -79,12 +79,12 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
             raise ValueError(
                 f"binomial only supports floating-point dtypes for {argument}, got: {dtypes.type_name(t.dtype)}"
             )
-    p = probabilities("binomial", prob._data)
-    n = as_array(count._data, p.dtype)
+    p = probabilities("binomial", backend.on_host(prob._data))
+    n = as_array(backend.on_host(count._data), p.dtype)
     require(np.isfinite(n), RuntimeError, "binomial: expected finite counts, but found inf or nan")
     if type(n) is np.ndarray and type(p) is np.ndarray:
         n, p = np.broadcast_arrays(n, p)
-    return wrap(stream_of(generator).binomial(n, p))
+    return wrap(backend.beside(count._data, stream_of(generator).binomial(n, p)))
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
@@ -96,7 +96,8 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     rate = input._data.astype(np.float32) if input._data.dtype.itemsize == 2 else input._data
     require(rate >= 0, RuntimeError, "poisson: invalid Poisson rate, expected rate to be non-negative")
     require(rate < 9e18, RuntimeError, "poisson: a rate is too large for counts of 64 bits")
-    return result_of(POISSON, (input,), as_array(stream_of(generator).poisson(input._data)))
+    drawn = as_array(stream_of(generator).poisson(backend.on_host(input._data)))
+    return result_of(POISSON, (input,), backend.beside(input._data, drawn))
 
 
 POISSON = Op("poisson", lambda xp, rate, /, drawn: drawn, kind=ELEMENTWISE, rate=lambda xp, g: xp.zeros_like(g))
@@ -129,7 +130,7 @@ def multinomial(
         )
     if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {dtypes.type_name(out.dtype)}")
-    a = as_array(input._data)
+    a = as_array(backend.on_host(input._data))
     if a.ndim not in (1, 2):
         raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
     if not replacement and num_samples > a.shape[-1]:
@@ -157,7 +158,7 @@ def multinomial(
     numbers = stream_of(generator)
     draw = _with_replacement if replacement and num_samples > 1 else _without_replacement
     drawn = draw(a, num_samples, numbers)
-    result = wrap(drawn.astype(np.int64))
+    result = wrap(backend.beside(input._data, drawn.astype(np.int64)))
     return result if out is None else into("multinomial", out, result)
 
 

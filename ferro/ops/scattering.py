@@ -290,7 +290,7 @@ def prod_once(x: Tensor, several: Tensor) -> Tensor:
 
 def _prod_twice(g: Any, several: Any) -> Any:
     found = getattr(several, "_data", several)
-    if np.any(getattr(found, "physical", found)):
+    if getattr(found, "physical", found).any():
         raise RuntimeError(
             "scatter_reduce(), index_reduce(): Double backward is unsupported for src when >1 zeros in src are scattered to the same "
             "position in self"

@@ -203,7 +203,7 @@ def gumbel_softmax(
     x = logits._data
     with np.errstate(divide="ignore"):
         noise = -np.log(as_array(stream_of(generator).exponential(x.shape, x.dtype)))
-    soft = softmax((logits + wrap(as_array(noise).astype(x.dtype))) / tau, dim)
+    soft = softmax((logits + wrap(backend.beside(x, as_array(noise).astype(x.dtype)))) / tau, dim)
     if not hard:
         return soft
     p = soft._data

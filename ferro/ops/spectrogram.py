@@ -230,7 +230,7 @@ def istft(
     else:
         y = fft_c2r(z if onesided else z[..., : n // 2 + 1], last, n, scale, True)
     if weights is None:
-        weights = wrap(np.ones(n, y._data.dtype))
+        weights = wrap(backend.beside(y._data, np.ones(n, y._data.dtype)))
     elif window is None:
         weights = weights.to(y.dtype)
     return _overlapped(y, weights, hop, center, length)
