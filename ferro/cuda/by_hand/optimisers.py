@@ -77,17 +77,22 @@ def texts(dtype: str) -> list[str]:
 
 
 def takes_steps(*arrays: Any) -> bool:
-    """Whether kernels change arrays of one shape and dtype (None where there is none) in place."""
+    """Whether kernels change arrays of one shape and dtype (None where there is none) in place.
+
+    Not while a CUDA graph is recorded, which a table cannot be copied into.
+    """
     x = arrays[0]
-    return x.dtype.name in FLOATS and all(
+    if x.dtype.name not in FLOATS or cupy().cuda.get_current_stream().is_capturing():
+        return False
+    return all(
         a is None or (type(a) is type(x) and a.shape == x.shape and a.dtype == x.dtype and a.flags.c_contiguous)
         for a in arrays
     )
 
 
 @lru_cache(maxsize=64)
-def _table(rows: tuple) -> tuple[int, Any]:
-    """The number of blocks, and the table."""
+def _table(rows: tuple, stream: int) -> tuple[int, Any]:
+    """The number of blocks, and the table, which a stream has copied."""
     where = [(k, begin) for k, row in enumerate(rows) for begin in range(0, row[-1], THREADS * EACH)]
     return len(where), cupy().asarray(np.array([*sum(where, ()), *sum(rows, ())], np.int64))
 
@@ -104,7 +109,7 @@ def _start(name: str, lists: Sequence[tuple], *numbers: Any) -> None:
                 for arrays in some
             ]
         )
-        blocks, table = _table(rows)
+        blocks, table = _table(rows, cupy().cuda.get_current_stream().ptr)
         launch(text_of(TEXT, dtype), name, (blocks,), (THREADS,), 2 * blocks, *numbers, table)
 
 
