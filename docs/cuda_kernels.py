@@ -31,8 +31,13 @@ COSTS: dict[str, tuple[float, float, float, str]] = {
     "batch_norm, backward": (4, 1, 13, "3"),
     "cross_entropy": (1, 0, 4, "1; 1 or 2 and a division for the mean"),
     "cross_entropy, backward": (1, 1, 5, "1"),
+    "SGD with momentum, Adam, a step": (4, 3, 12, "1 for all parameters of a group and dtype"),
     "index_add, embedding's backward, of n rows of 1": (1, 0, 1, "1 or 2, and those of the sort"),
 }
+RATE = 67e12  # operations a second of an H100 in float32, without tensor cores
+HEADS, LENGTH, WIDTH = 64, 2048, 64  # of attention: queries and keys of each head, columns
+# Arrays read and written, products of two numbers for each query, key and column.
+ATTENTION = {"attention": (3, 1, 2), "attention, backward": (8, 3, 9)}
 Said = dict[tuple[str, str], tuple[list[int], int, int]]  # by kernel and dtype: registers, shared memory, spills
 
 
@@ -104,6 +109,15 @@ def roofline() -> str:
         time = count / BANDWIDTH * 1e6
         lines.append(
             f"| {name} | {reads:g} + {writes:g} | {count / 1e6:.1f} MB | {operations * ELEMENTS / 1e6:.0f} million | {time:.0f} us | {launches} |"
+        )
+    for name, (reads, writes, products) in ATTENTION.items():
+        count = (reads + writes) * HEADS * LENGTH * WIDTH * 4
+        operations = 2 * products * HEADS * LENGTH**2 * WIDTH
+        time = max(count / BANDWIDTH, operations / RATE) * 1e6
+        shape = f"{HEADS} heads, {LENGTH} x {LENGTH} x {WIDTH}"
+        launches = 1 if name == "attention" else 2
+        lines.append(
+            f"| {name}, {shape} | {reads} + {writes} | {count / 1e6:.1f} MB | {operations / 1e6:.0f} million | {time:.0f} us | {launches} |"
         )
     return "\n".join(lines) + "\n"
 

@@ -120,7 +120,15 @@ def adam_step(
     `step` counts from 1. With `largest` (amsgrad) the largest v so far takes the place of v. Weight decay is added to g,
     or, if decoupled (AdamW), p is first multiplied by 1 - lr weight_decay.
     """
+    numbers = adam_numbers(step, lr, beta1, beta2, eps, weight_decay, decoupled)
+    cpu.adam_update(param, mean, square, largest, grad, *numbers)
+
+
+def adam_numbers(
+    step: float, lr: float, beta1: float, beta2: float, eps: float, weight_decay: float, decoupled: bool
+) -> tuple[float, ...]:
+    """The numbers of `adam_update` for a step of Adam: size, beta1, beta2, eps, weight_decay, shrink."""
     root = (1 - beta2**step) ** 0.5
     size, eps = lr * root / (1 - beta1**step), eps * root  # m̂ / (√v̂ + eps) with √v̂ = √v / root, multiplied by root
     shrink, decay = (1 - lr * weight_decay, 0.0) if decoupled else (1.0, weight_decay)
-    cpu.adam_update(param, mean, square, largest, grad, size, beta1, beta2, eps, decay, shrink)
+    return size, beta1, beta2, eps, decay, shrink

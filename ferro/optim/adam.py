@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from numpy import ndarray
+
 from ferro import cpu
 from ferro.core.base import bump
 from ferro.ops.choices import maximum
 from ferro.tensor import Tensor
 
-from .fused import arrays_to_change
+from .fused import arrays_to_change, later
 from .optimizer import Params
 from .options import check_one_number
 from .per_parameter import PerParameterOptimizer, begin_with_zeros, decayed, move_by_quotient, number, plus
@@ -114,7 +116,10 @@ class Adam(PerParameterOptimizer):
             bump(count, "adam")
             p, m, v, top = arrays
             numbers = float(lr), float(beta1), float(beta2), float(group["eps"]), float(weight_decay)
-            cpu.adam_step(p, m, v, top, grad._data, step, *numbers, decoupled)
+            if type(p) is ndarray:
+                cpu.adam_step(p, m, v, top, grad._data, step, *numbers, decoupled)
+            else:
+                later("adam_steps", (p, grad._data, m, v, top), step, *numbers, decoupled)
             return
         count.fill_(step)
         lr, beta1, beta2 = (number(x, group) for x in (lr, beta1, beta2))

@@ -17,6 +17,7 @@ from ferro.ops.creation import zeros
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
+from .fused import finish
 from .optimizer import Optimizer, Params, run_closure
 from .options import check_betas, check_not_negative, check_switches
 
@@ -47,17 +48,20 @@ class PerParameterOptimizer(Optimizer):
         differentiable = self.defaults.get("differentiable")
         recording = enable_grad() if differentiable else no_grad()
         with recording, np.errstate(all="ignore"):  # once, for it costs as much as the update of a small parameter
-            for group in self.param_groups:
-                maximize = group.get("maximize")
-                for param in group["params"]:
-                    grad = param.grad
-                    if grad is not None:
-                        state = self.state.get(param, {})
-                        if differentiable:  # what an earlier step saved of the state stays as it is
-                            state.update({k: v.clone() for k, v in state.items() if isinstance(v, Tensor)})
-                        self._change(param, -grad if maximize else grad, state, group)
-                        if state:  # plain SGD has none
-                            self.state[param] = state
+            try:
+                for group in self.param_groups:
+                    maximize = group.get("maximize")
+                    for param in group["params"]:
+                        grad = param.grad
+                        if grad is not None:
+                            state = self.state.get(param, {})
+                            if differentiable:  # what an earlier step saved of the state stays as it is
+                                state.update({k: v.clone() for k, v in state.items() if isinstance(v, Tensor)})
+                            self._change(param, -grad if maximize else grad, state, group)
+                            if state:  # plain SGD has none
+                                self.state[param] = state
+            finally:
+                finish()
         return loss
 
     @classmethod
@@ -111,12 +115,15 @@ class PerParameterOptimizer(Optimizer):
                 group[pair] = tuple([given[part] for part in parts])
         lists = {name: given[argument] for argument, name in cls._lists.items() if given[argument]}
         params, grads = list(given.values())[:2]
-        for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
-            state = {name: values[i] for name, values in lists.items() if values[i] is not None}
-            cls._change(param, -grad if group.get("maximize") else grad, state, group)
-            for name, values in lists.items():
-                if values[i] is None and name in state:
-                    values[i] = state[name]
+        try:
+            for i, (param, grad) in enumerate(zip(params, grads, strict=True)):
+                state = {name: values[i] for name, values in lists.items() if values[i] is not None}
+                cls._change(param, -grad if group.get("maximize") else grad, state, group)
+                for name, values in lists.items():
+                    if values[i] is None and name in state:
+                        values[i] = state[name]
+        finally:
+            finish()
 
 
 # Options that are pairs, as the functional forms give them.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from operator import itemgetter
 from typing import Any, ClassVar
 
+from numpy import ndarray
+
 from ferro import cpu
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .fused import arrays_to_change
+from .fused import arrays_to_change, later
 from .optimizer import Params
 from .per_parameter import PerParameterOptimizer, decayed, move, number
 
@@ -103,7 +105,11 @@ class SGD(PerParameterOptimizer):
         arrays = arrays_to_change("sgd", grad, param, buffer)
         if arrays is not None:
             p, b = arrays
-            cpu.sgd_step(p, b, grad._data, float(lr), momentum, dampening, weight_decay, group["nesterov"], first)
+            numbers = float(lr), momentum, dampening, weight_decay, group["nesterov"], first
+            if type(p) is ndarray:
+                cpu.sgd_step(p, b, grad._data, *numbers)
+            else:
+                later("sgd_steps", (p, grad._data, b), *numbers)
             return
         grad = decayed(param, grad, group)
         if buffer is not None:

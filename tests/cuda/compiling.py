@@ -19,6 +19,7 @@ from pathlib import Path
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 NVCC = shutil.which("nvcc")
 _SIGNATURE = re.compile(r'(extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?)(\w+)(\()')
+_DYNAMIC = re.compile(r"extern __shared__ \w+ (\w+)\[\]")
 _ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"Used (\d+) registers")
@@ -56,6 +57,8 @@ def together(texts: list[str]) -> str:
     for k, text in enumerate(texts):
         inner = "\n".join([line for line in text.splitlines() if not line.startswith("#include")])
         inner = _SIGNATURE.sub(lambda m, k=k: f"{m[1]}{m[2]}__{k}{m[3]}", inner)
+        for name in set(_DYNAMIC.findall(text)):  # (all kernels of a source that say `extern` mean one array)
+            inner = re.sub(rf"\b{name}\b", f"{name}_{k}", inner)
         parts.append(f"namespace text_{k} {{\n{inner}\n}}\n")
     return head + "".join(parts)
 

@@ -97,6 +97,8 @@ def compiled(texts: list[str], *flags: str) -> ctypes.CDLL:
 class Kernel:
     """A kernel by its text and name, called as CuPy's: with a grid, blocks and arguments."""
 
+    max_dynamic_shared_size_bytes = 48 << 10
+
     def __init__(self, text: str, name: str) -> None:
         if text not in _LIBRARIES:
             compiled([text])
@@ -109,6 +111,9 @@ class Kernel:
         assert len(args) == len(self._words), f"{len(args)} arguments for {self._words}"
         shape = [*(*grid, 1, 1)[:3], *(*block, 1, 1)[:3], shared_mem]
         assert min(shape[:6]) > 0, f"an empty launch: {shape}"
+        assert shared_mem <= self.max_dynamic_shared_size_bytes, (
+            f"{shared_mem} bytes of shared memory were not asked for"
+        )
         given = [_argument(word, value) for word, value in zip(self._words, args, strict=True)]
         if self._run((ctypes.c_uint * 7)(*shape), ctypes.c_uint(_ORDER["seed"]), *given):
             raise Undefined((ctypes.c_char * 256).in_dll(self._library, "emulation_failure").value.decode())

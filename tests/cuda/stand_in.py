@@ -536,6 +536,7 @@ def _launched(kernel: emulated.Kernel) -> Callable:
 
     def launch(grid: tuple, block: tuple, args: tuple, **options: Any) -> None:
         def work() -> None:
+            kernel.max_dynamic_shared_size_bytes = vars(launch)["max_dynamic_shared_size_bytes"]
             kernel(grid, block, args, **options)
             for word, value in zip(kernel._words, args, strict=True):
                 if type(value) is Array:
@@ -544,6 +545,7 @@ def _launched(kernel: emulated.Kernel) -> Callable:
         work()
         stand_in_device.captured(work)
 
+    vars(launch)["max_dynamic_shared_size_bytes"] = kernel.max_dynamic_shared_size_bytes
     return launch
 
 

@@ -17,20 +17,23 @@ WARP = 32
 PARTS_FROM = 4096  # elements that a part of a row has at least
 BLOCKS = 1024  # that are wanted, so that each of a GPU's multiprocessors has several
 MOST_PARTS = 1024
+USUAL_SHARED = 48 << 10  # bytes of shared memory that every kernel may ask for
 LAUNCHES: Counter[str] = Counter()  # how often each kernel has been started, for tests
 _COMPILED: dict[tuple[str, str], Any] = {}
 Block = tuple[int, int]
 
 
-def launch(text: str, name: str, blocks: tuple, block: tuple, *args: Any) -> None:
-    """Starts a kernel: integers as `place`, Python's floats as double."""
+def launch(text: str, name: str, blocks: tuple, block: tuple, *args: Any, shared: int = 0) -> None:
+    """Starts a kernel: integers as `place`, Python's floats as double; with so many bytes of shared memory that it asks for."""
     kernel = _COMPILED.get((text, name))
     if kernel is None:
         module = cupy().RawModule(code=text, options=("-std=c++17",))
         kernel = _COMPILED[text, name] = module.get_function(name)
     given = [np.int64(a) if type(a) is int else np.float64(a) if type(a) is float else a for a in args]
     LAUNCHES[name] += 1
-    kernel(blocks, block, tuple(given))
+    if shared > USUAL_SHARED and kernel.max_dynamic_shared_size_bytes < shared:
+        kernel.max_dynamic_shared_size_bytes = shared
+    kernel(blocks, block, tuple(given), shared_mem=shared)
 
 
 def power_of_two(n: int) -> int:

@@ -1,0 +1,132 @@
+"""Attention by kernels without its matrix of weights, run thread by thread beside NumPy in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro.cuda.by_hand import attention
+from ferro.cuda.by_hand.launching import LAUNCHES
+from ferro.cuda.functions import functions
+from ferro.nn.functional import scaled_dot_product_attention
+from tests.cuda import emulated, hand, stand_in
+
+pytestmark = pytest.mark.usefixtures("cuda")
+# Heads, queries, keys, columns of queries and of values.
+CASES = [
+    (1, 1, 1, 1, 1), (1, 1, 5, 3, 2), (2, 3, 1, 4, 4), (2, 3, 5, 4, 3), (1, 31, 33, 8, 8), (1, 32, 32, 8, 8), (1, 33, 31, 8, 5),
+    (3, 7, 40, 16, 16), (1, 65, 3, 2, 2), (2, 5, 70, 20, 12), (1, 64, 64, 32, 32), (1, 4, 9, 33, 31), (1, 9, 4, 40, 64),
+    (2, 6, 6, 64, 64), (1, 40, 100, 5, 1), (5, 2, 2, 1, 7), (1, 3, 97, 16, 48), (1, 97, 3, 48, 16), (1, 1, 64, 8, 8), (4, 10, 10, 6, 6),
+]  # fmt: skip
+WIDE = [(1, 5, 7, 65, 70), (1, 3, 34, 128, 128), (2, 4, 4, 100, 20)]
+SCALE = 0.4
+
+
+def reference(g: np.ndarray, q: np.ndarray, k: np.ndarray, v: np.ndarray, causal: bool) -> tuple:
+    """The result, the logarithms of sums, and the gradients, in float64."""
+    s = SCALE * q @ k.swapaxes(-1, -2)
+    if causal:
+        s = np.where(np.tri(*s.shape[-2:], dtype=bool), s, -np.inf)
+    top = s.max(-1, keepdims=True)
+    logs = top + np.log(np.exp(s - top).sum(-1, keepdims=True))
+    p = np.exp(s - logs)
+    dp = g @ v.swapaxes(-1, -2)
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True))
+    return p @ v, logs[..., 0], ds @ k * SCALE, ds.swapaxes(-1, -2) @ q * SCALE, p.swapaxes(-1, -2) @ g
+
+
+@pytest.mark.parametrize("dtype", hand.DTYPES)
+@pytest.mark.parametrize("causal", [False, True])
+def test_forward_and_backward(causal: bool, dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    for heads, n, m, width, depth in [*CASES, *(WIDE if dtype != "float64" else [])]:
+        what = str((heads, n, m, width, depth))
+        shapes = (heads, n, depth), (heads, n, width), (heads, m, width), (heads, m, depth)
+        arrays = [hand.floats(rng, shape, dtype) for shape in shapes]
+        want = reference(*[hand.wide(a) for a in arrays], causal=causal)
+        g, q, k, v = map(hand.there, arrays)
+        given = (q, k, v, None, SCALE, causal)
+        out, logs = hand.in_all_orders(lambda given=given: functions.attention(*given), "attention_forward")
+        needs = (True, True, True, False)
+        given = (g, q, k, v, None, logs, SCALE, causal, needs)
+        names = ("attention_queries", "attention_keys")
+        found = hand.in_all_orders(lambda given=given: functions.attention_vjp(*given), *names)
+        assert found[3] is None
+        for got, right in zip((out, *found[:3]), (want[0], *want[2:]), strict=True):
+            hand.close(got, right, dtype, what, 4 * max(1.0, float(np.abs(right).max())))
+        np.testing.assert_allclose(logs.get(), want[1], rtol=1e-5 if dtype != "float64" else 1e-12, atol=1e-5)
+
+
+def test_leading_dimensions_needs_and_launches_on_tensors() -> None:
+    rng = np.random.default_rng(2)
+    arrays = [rng.standard_normal(shape) for shape in ((2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 3))]
+    for causal in (False, True):
+        found = []
+        for device in ("cpu", "cuda"):
+            q, k, v = (ferro.tensor(a, device=device, requires_grad=True) for a in arrays)
+            LAUNCHES.clear()
+            y = scaled_dot_product_attention(q, k, v, is_causal=causal)
+            (y * y).sum().backward()
+            found.append([t.detach().cpu().numpy() for t in (y, q.grad, k.grad, v.grad)])
+        assert LAUNCHES == {"attention_forward": 1, "reduce_rows": 1, "attention_queries": 1, "attention_keys": 1}
+        for got, want in zip(found[1], found[0], strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-12)
+    q, k, v = (ferro.tensor(a, device="cuda", requires_grad=at == 0) for at, a in enumerate(arrays))
+    LAUNCHES.clear()
+    scaled_dot_product_attention(q, k, v).backward(ferro.ones(2, 3, 5, 3, dtype=ferro.float64, device="cuda"))
+    assert LAUNCHES == {"attention_forward": 1, "attention_queries": 1}
+
+
+def test_masks_and_wide_heads_are_computed_by_the_formula() -> None:
+    rng = np.random.default_rng(3)
+    for width, mask in ((4, rng.standard_normal((5, 6))), (130, None)):
+        found = []
+        for device in ("cpu", "cuda"):
+            q, k = (ferro.tensor(np.linspace(-1, 1, n * width).reshape(1, n, width), device=device) for n in (5, 6))
+            LAUNCHES.clear()
+            given = None if mask is None else ferro.tensor(mask, device=device)
+            found.append(scaled_dot_product_attention(q, k, k, given).cpu().numpy())
+        assert LAUNCHES == {"softmax_rows": 1}
+        np.testing.assert_allclose(found[1], found[0], rtol=1e-12)
+
+
+def test_infinite_and_large_scores() -> None:
+    """Rows of nan where the formula has them, and scores that only a shift by the maximum keeps in range."""
+    q = np.array([[[1e4], [-1e4], [np.inf], [np.nan], [0.0]]])
+    k = np.array([[[1.0], [0.5], [-1.0]]])
+    v = np.array([[[1.0], [2.0], [4.0]]])
+    got = functions.attention(*map(hand.there, (q, k, v)), None, 1.0, False)[0].get()[0, :, 0]
+    np.testing.assert_allclose(got, [1, 4, np.nan, np.nan, 7 / 3], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("    __syncthreads();\n    Shared::fill(tile, v", "    Shared::fill(tile, v"),
+        ("if (key >= keys || (causal && key > first + r))", "if (false)"),
+        ("sums[r][c] *= keep;", ""),
+        ("causal && key > first + r", "causal && key > first"),
+    ],
+)
+def test_planted_faults_are_found(before: str, after: str) -> None:
+    text = attention._text("float32", 1)
+    wrong = text.replace(before, after)
+    assert wrong != text
+    rng = np.random.default_rng(4)
+    arrays = [hand.floats(rng, shape, "float32") for shape in ((1, 70, 8),) * 4]
+    arrays[2] *= np.linspace(0.1, 3, 70, dtype=np.float32)[:, None]  # (the largest come last)
+    want = reference(*[hand.wide(a) for a in arrays], causal=True)[0]
+    _, q, k, v = map(stand_in.there, arrays)
+    agrees = []
+    for each in (text, wrong):
+        fine = True
+        for seed in hand.SEEDS:
+            out, logs = stand_in.there(np.zeros((1, 70, 8), np.float32)), stand_in.there(np.zeros((1, 70)))
+            sizes = [np.int64(n) for n in (70, 70, 3, 8, 8, 1)]
+            with emulated.in_order(seed):
+                given = (*sizes, np.float64(SCALE), q, k, v, out, logs)
+                emulated.Kernel(each, "attention_forward")((3,), (256,), given, shared_mem=4 * 32 * 17)
+            fine &= bool(np.allclose(out.near, want, rtol=1e-5, atol=1e-5))
+        agrees.append(fine)
+    assert agrees == [True, False]
