@@ -87,8 +87,7 @@ def embedding_bag(
         embedding_renorm_(weight, wrap(indices), max_norm, norm_type)
     inside = None if padding is None else indices != padding
     if inside is not None and (mode == "max" or isinstance(inside, np.ndarray)):
-        kept = np.flatnonzero(backend.on_host(inside))
-        indices, bags, per_sample_weights = _kept(kept, indices, bags, per_sample_weights)
+        indices, bags, per_sample_weights = _kept(inside, indices, bags, per_sample_weights)
         inside = None
     op = SPARSE_EMBEDDING if sparse else EMBEDDING
     rows = apply(op, (weight, wrap(indices)), (None, bool(scale_grad_by_freq)))
@@ -104,8 +103,9 @@ def embedding_bag(
     return total / wrap(_bag_sizes(bags, count, inside, total))
 
 
-def _kept(kept: Any, indices: Any, bags: Any, weights: Any) -> tuple:
-    """The indices at these places, their bags and their factors."""
+def _kept(inside: Any, indices: Any, bags: Any, weights: Any) -> tuple:
+    """The indices where a mask is true, their bags and their factors."""
+    kept = np.flatnonzero(backend.on_host(inside))
     if weights is not None:
         weights = take_rows(weights.unsqueeze(1), wrap(backend.beside(indices, kept))).squeeze(1)
     return indices[backend.beside(indices, kept)], bags[kept], weights
