@@ -31,6 +31,8 @@ COSTS: dict[str, tuple[float, float, float, str]] = {
     "batch_norm, backward": (4, 1, 13, "3"),
     "cross_entropy": (1, 0, 4, "1; 1 or 2 and a division for the mean"),
     "cross_entropy, backward": (1, 1, 5, "1"),
+    "max_pool2d, avg_pool2d, windows of 2 x 2 side by side": (1, 0.75, 1, "1"),
+    "avg_pool2d, backward": (0.25, 1, 1, "1"),
     "SGD with momentum, Adam, a step": (4, 3, 12, "1 for all parameters of a group and dtype"),
     "index_add, embedding's backward, of n rows of 1": (1, 0, 1, "1 or 2, and those of the sort"),
 }

@@ -11,7 +11,7 @@ from ferro import cpu, xp
 from ferro.core import backend
 from ferro.cpu import shape
 from ferro.cuda import kernels, layouts, own, own_images, own_linalg, pinned, pool
-from ferro.cuda.by_hand import attention, batch_norms, indexing, losses, norms, optimisers, softmax
+from ferro.cuda.by_hand import attention, batch_norms, indexing, losses, norms, optimisers, pooling, softmax
 from ferro.cuda.driver import cupy
 from ferro.cuda.missing import elsewhere, named
 from ferro.cuda.twins import INSTEAD, twin
@@ -132,7 +132,7 @@ class Functions:
         return found
 
 
-_BY_HAND = (attention, batch_norms, indexing, losses, norms, optimisers, softmax)
+_BY_HAND = (attention, batch_norms, indexing, losses, norms, optimisers, pooling, softmax)
 OWN: dict[str, Any] = {
     name: getattr(module, name)
     for module in (own, own_images, own_linalg, kernels, *_BY_HAND)

@@ -127,9 +127,20 @@ def formula_of(function: Any) -> Callable:
     declared = _declared(function)
     if declared is not None:
         return declared
-    function = _unwrapped(function)
+    return _formula(_unwrapped(function))
+
+
+def _formula(function: FunctionType) -> FunctionType:
+    """The same code with other globals, and so what it is wrapped around."""
     made = _rebound(function)
     del _TWINS[function]  # (for all others the function is what stands in its place)
+    for cell, given in zip(made.__closure__ or (), function.__closure__ or (), strict=True):
+        inner = given.cell_contents
+        if isinstance(inner, FunctionType) and (inner.__module__, inner.__qualname__) == (
+            function.__module__,
+            function.__qualname__,
+        ):
+            cell.cell_contents = _formula(_unwrapped(inner))
     return made
 
 
