@@ -1,6 +1,7 @@
-"""PyTorch's distributed interface for a job of one process; several are refused when the group is initialised.
+"""PyTorch's distributed interface: of one process, or of those that mpiexec has started, over MPI (mpi.py).
 
-What each function gives is what one rank gets: a sum over ranks is its own tensor, a gathered list has one entry.
+Where there is one process, a sum over ranks is its own tensor, and a gathered list has one entry.
+``python -m ferro.distributed.run --nproc-per-node 4 train.py`` starts several on one machine.
 
 Example::
 
@@ -46,6 +47,7 @@ from .errors import DistBackendError, DistError, DistNetworkError, DistStoreErro
 from .group import (
     Backend,
     GroupMember,
+    GroupOptions,
     ProcessGroup,
     ReduceOp,
     default_pg_timeout,
@@ -75,7 +77,8 @@ from .group import (
 from .objects import all_gather_object, broadcast_object_list, gather_object, scatter_object_list
 
 __all__ = [
-    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "ProcessGroup",
+    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "GroupOptions",
+    "ProcessGroup",
     "QueueEmptyError", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
     "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "default_pg_timeout",
     "destroy_process_group", "gather", "gather_object", "get_backend", "get_default_backend_for_device", "get_global_rank",

@@ -17,22 +17,30 @@ if TYPE_CHECKING:
 
 
 class Work:
-    """An exchange that goes on, which `async_op=True` gives: with one process it is done when it is made."""
+    """An exchange that goes on, which `async_op=True` gives: with one process it is done when it is made.
 
-    def __init__(self, result: Sequence[Any] = ()) -> None:
-        self._result = list(result)
+    Tensors that are read must not be changed, and those that are written not be read, before `wait`.
+    """
+
+    def __init__(self, result: Sequence[Any] = (), pending: Any = None) -> None:
+        self._result, self._pending = list(result), pending
 
     def wait(self, timeout: Any = None) -> bool:
         """Waits for the end: True."""
+        if self._pending is not None:
+            self._pending.wait()
+            self._pending = None
         return True
 
     def is_completed(self) -> bool:
         """Whether it has ended."""
-        return True
+        if self._pending is not None and self._pending.done():
+            self._pending = None
+        return self._pending is None
 
     def is_success(self) -> bool:
         """Whether it has ended well."""
-        return True
+        return self.is_completed()
 
     def exception(self) -> None:
         """What went wrong: nothing."""
@@ -51,12 +59,17 @@ class Work:
 def _run(name: str, group: Any, async_op: bool, exchange: Callable[[ProcessGroup], Any], result: Sequence[Any]) -> Any:
     """Calls ``exchange(group)`` without recording it; a Work if asked for one. Outside of the group: a warning."""
     if group == GroupMember.NON_GROUP_MEMBER:
-        warnings.warn(f"Running {name} on global rank 0 which does not belong to the given group.", stacklevel=3)
+        rank = resolved(None).rank()
+        warnings.warn(f"Running {name} on global rank {rank} which does not belong to the given group.", stacklevel=3)
         return None
     found = resolved(group)
     with no_grad():
-        exchange(found)
-    return Work(result) if async_op else None
+        pending = exchange(found)
+        if async_op:
+            return Work(result, pending)
+        if pending is not None:
+            pending.wait()
+    return None
 
 
 def _tensor(name: str, value: Any) -> None:
@@ -81,13 +94,17 @@ def _op(op: Any) -> None:
         )
 
 
-def peer_of(rank: int | None, group_rank: int | None) -> int:
-    """The rank that is meant: as the default group or as the group numbers it, which for one process is the same."""
+def peer_of(group: ProcessGroup, rank: int | None, group_rank: int | None) -> int:
+    """The rank in a group that is meant, as the default group or as the group numbers it."""
     if rank is not None and group_rank is not None:
         raise ValueError("Can't specify both group_rank and global_rank")
     if rank is None and group_rank is None:
         raise ValueError("Must specify global_rank or group_rank")
-    return int(rank if group_rank is None else group_rank)  # type: ignore[arg-type]
+    if rank is None:
+        return int(group_rank)  # type: ignore[arg-type]
+    if group.size() > 1 and rank not in group.ranks:
+        raise ValueError(f"Global rank {rank} is not part of group {group.group_name}, which has {group.ranks}")
+    return group.ranks.index(rank) if rank in group.ranks else int(rank)
 
 
 def _count(name: str, what: str, values: Sequence[Any], size: int) -> None:
@@ -121,8 +138,7 @@ def broadcast(
 ) -> Work | None:
     """Writes the tensor of rank `src` into that of every rank."""
     _tensor("tensor", tensor)
-    root = peer_of(src, group_src)
-    return _run("broadcast", group, async_op, lambda g: g.broadcast(tensor, root), [tensor])
+    return _run("broadcast", group, async_op, lambda g: g.broadcast(tensor, peer_of(g, src, group_src)), [tensor])
 
 
 def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
@@ -147,8 +163,7 @@ def reduce(
     """Writes the sum (or what `op` says) of the tensors of all ranks into that of rank `dst`."""
     _tensor("tensor", tensor)
     _op(op)
-    root = peer_of(dst, group_dst)
-    return _run("reduce", group, async_op, lambda g: g.reduce(tensor, op, root), [tensor])
+    return _run("reduce", group, async_op, lambda g: g.reduce(tensor, op, peer_of(g, dst, group_dst)), [tensor])
 
 
 # -------------------------------------------------------------------- lists of tensors
@@ -159,10 +174,10 @@ def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, asy
     _tensors("tensor_list", tensor_list)
     _tensor("tensor", tensor)
 
-    def exchange(g: ProcessGroup) -> None:
+    def exchange(g: ProcessGroup) -> Any:
         _count("allgather", "output", tensor_list, g.size())
         _same("allgather", tensor, *tensor_list)
-        g.gather(tensor_list, tensor, None)
+        return g.gather(tensor_list, tensor, None)
 
     return _run("all_gather", group, async_op, exchange, tensor_list)
 
@@ -179,16 +194,16 @@ def gather(
     _tensor("tensor", tensor)
     if gather_list:
         _tensors("gather_list", gather_list)
-    root = 0 if dst is None and group_dst is None else peer_of(dst, group_dst)
 
-    def exchange(g: ProcessGroup) -> None:
+    def exchange(g: ProcessGroup) -> Any:
+        root = 0 if dst is None and group_dst is None else peer_of(g, dst, group_dst)
         outputs = gather_list or []
         if g.rank() == root:
             if not gather_list:
                 raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
             _count("gather", "output", outputs, g.size())
             _same("gather", tensor, *outputs)
-        g.gather(outputs, tensor, root)
+        return g.gather(outputs, tensor, root)
 
     return _run("gather", group, async_op, exchange, gather_list or [])
 
@@ -205,16 +220,16 @@ def scatter(
     _tensor("tensor", tensor)
     if scatter_list:
         _tensors("scatter_list", scatter_list)
-    root = 0 if src is None and group_src is None else peer_of(src, group_src)
 
-    def exchange(g: ProcessGroup) -> None:
+    def exchange(g: ProcessGroup) -> Any:
+        root = 0 if src is None and group_src is None else peer_of(g, src, group_src)
         inputs = scatter_list or []
         if g.rank() == root:
             if not scatter_list:
                 raise ValueError("Argument ``scatter_list`` must be specified on source rank.")
             _count("scatter", "input", inputs, g.size())
             _same("scatter", tensor, *inputs)
-        g.scatter(tensor, inputs, root)
+        return g.scatter(tensor, inputs, root)
 
     return _run("scatter", group, async_op, exchange, [tensor])
 
@@ -227,11 +242,10 @@ def reduce_scatter(
     _tensors("input_list", input_list)
     _op(op)
 
-    def exchange(g: ProcessGroup) -> None:
+    def exchange(g: ProcessGroup) -> Any:
         _count("reduce_scatter", "input", input_list, g.size())
         _same("reduce_scatter", output, *input_list)
-        g.reduce(input_list[g.rank()], op, None)
-        output.copy_(input_list[g.rank()])
+        return g.reduce_scatter(output, input_list, op)
 
     return _run("reduce_scatter", group, async_op, exchange, [output])
 
@@ -243,12 +257,12 @@ def all_to_all(
     _tensors("output_tensor_list", output_tensor_list)
     _tensors("input_tensor_list", input_tensor_list)
 
-    def exchange(g: ProcessGroup) -> None:
+    def exchange(g: ProcessGroup) -> Any:
         _count("all_to_all", "output", output_tensor_list, g.size())
         _count("all_to_all", "input", input_tensor_list, g.size())
-        for output, given in zip(output_tensor_list, input_tensor_list, strict=True):
-            _same("all_to_all", output, given)
-        g.all_to_all(output_tensor_list, input_tensor_list)
+        if g.size() == 1:  # (of several the parts may differ)
+            _same("all_to_all", output_tensor_list[0], input_tensor_list[0])
+        return g.all_to_all(output_tensor_list, input_tensor_list)
 
     return _run("all_to_all", group, async_op, exchange, output_tensor_list)
 
@@ -278,8 +292,8 @@ def all_gather_single(
     _tensor("output_tensor", output_tensor)
     _tensor("input_tensor", input_tensor)
 
-    def exchange(g: ProcessGroup) -> None:
-        g.gather(_parts("allgather", output_tensor, input_tensor, g.size()), input_tensor, None)
+    def exchange(g: ProcessGroup) -> Any:
+        return g.gather(_parts("allgather", output_tensor, input_tensor, g.size()), input_tensor, None)
 
     return _run("all_gather_single", group, async_op, exchange, [output_tensor])
 
@@ -292,10 +306,8 @@ def reduce_scatter_single(
     _tensor("input", input)
     _op(op)
 
-    def exchange(g: ProcessGroup) -> None:
-        mine = _parts("reduce_scatter", input, output, g.size())[g.rank()]
-        g.reduce(mine, op, None)
-        output.copy_(mine)
+    def exchange(g: ProcessGroup) -> Any:
+        return g.reduce_scatter(output, _parts("reduce_scatter", input, output, g.size()), op)
 
     return _run("reduce_scatter_single", group, async_op, exchange, [output])
 
@@ -336,11 +348,11 @@ def all_to_all_single(
     _tensor("output", output)
     _tensor("input", input)
 
-    def exchange(g: ProcessGroup) -> None:
+    def exchange(g: ProcessGroup) -> Any:
         outputs, inputs = _split(output, output_split_sizes, g.size()), _split(input, input_split_sizes, g.size())
-        for o, i in zip(outputs, inputs, strict=True):
-            _same("all_to_all_single", o, i)
-        g.all_to_all(outputs, inputs)
+        if g.size() == 1:
+            _same("all_to_all_single", outputs[0], inputs[0])
+        return g.all_to_all(outputs, inputs)
 
     return _run("all_to_all_single", group, async_op, exchange, [output])
 
@@ -369,38 +381,46 @@ def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bo
     _run("monitored_barrier", group, False, lambda g: g.barrier(), [])
 
 
-def _alone(name: str, tensor: Any, rank: int | None, group_rank: int | None, group: Any, end: str) -> Any:
-    """Refuses an exchange with another rank: there is none, and a process does not send to itself."""
+def _with(name: str, tensor: Any, rank: int | None, group_rank: int | None, group: Any, end: str) -> tuple:
+    """The group, and the other rank (None: any). Refuses an exchange with oneself, and any where there is nobody else."""
     _tensor("tensor", tensor)
     found = resolved(group)
-    peer = None if rank is None and group_rank is None and end == "source" else peer_of(rank, group_rank)
+    peer = None if rank is None and group_rank is None and end == "source" else peer_of(found, rank, group_rank)
     if peer == found.rank():
         raise ValueError(f"Invalid {end} rank: {end} rank should not be the same as the rank of the current process.")
-    raise RuntimeError(
-        f"{name}: {'any rank' if peer is None else f'rank {peer}'}: this group has one process, and nobody else to "
-        "exchange tensors with"
-    )
+    if found.size() == 1:
+        raise RuntimeError(
+            f"{name}: {'any rank' if peer is None else f'rank {peer}'}: this group has one process, and nobody else to "
+            "exchange tensors with"
+        )
+    return found, peer
 
 
 def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
-    """Sends a tensor to another rank: with one process ValueError (itself) or RuntimeError (there is no other)."""
-    _alone("send", tensor, dst, group_dst, group, "destination")
+    """Sends a tensor to another rank. ValueError for the rank itself, RuntimeError where there is no other."""
+    isend(tensor, dst, group, tag, group_dst).wait()
 
 
 def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
-    """Receives a tensor from another rank: raises as `send` does."""
-    return _alone("recv", tensor, src, group_src, group, "source")
+    """Receives a tensor of this shape and dtype from another rank, any if none is named; which one it was. Raises as `send` does."""
+    found, peer = _with("recv", tensor, src, group_src, group, "source")
+    pending = found.receive(tensor, peer, tag)
+    with no_grad():
+        pending.wait()
+    return found.ranks[pending.source()]
 
 
 def isend(
     tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
-) -> Work | None:
-    """Begins to send a tensor: raises as `send` does."""
-    return _alone("isend", tensor, dst, group_dst, group, "destination")
+) -> Work:
+    """Begins to send a tensor. Raises as `send` does."""
+    found, peer = _with("isend", tensor, dst, group_dst, group, "destination")
+    return Work([tensor], found.send(tensor, peer, tag))
 
 
 def irecv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
-) -> Work | None:
-    """Begins to receive a tensor: raises as `send` does."""
-    return _alone("irecv", tensor, src, group_src, group, "source")
+) -> Work:
+    """Begins to receive a tensor. Raises as `send` does."""
+    found, peer = _with("irecv", tensor, src, group_src, group, "source")
+    return Work([tensor], found.receive(tensor, peer, tag))

@@ -1,14 +1,17 @@
 """The process group: who takes part, and how data goes from rank to rank; here between one process and itself.
 
 `ProcessGroup` is the one place that knows how many processes there are.  Its methods from `broadcast` on move data; the
-functions of the other files check arguments and call them, so that a group of several processes replaces nothing else.
+functions of the other files check arguments and call them. A group of several processes (mpi.py) replaces these methods and nothing
+else: what it has begun and not ended it returns, with `wait` and `done`.
 """
 
 from __future__ import annotations
 
 import enum
+import importlib.util
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 default_pg_timeout = timedelta(minutes=30)
+# Where mpiexec says who a process is, by MPICH (and those made from it), Open MPI and Slurm: its rank and how many there are.
+VARIABLES = (("PMI_RANK", "PMI_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMIX_RANK", "SLURM_NTASKS"))
 _NOT_INITIALISED = "Default process group has not been initialized, please make sure to call init_process_group."
 
 
@@ -36,7 +41,7 @@ class ReduceOp(enum.Enum):
 
 
 class Backend(str):
-    """The name of a backend; "gloo" is the one there is."""
+    """The name of a backend; "mpi", and "gloo", which means the same where there are several processes."""
 
     UNDEFINED, GLOO, NCCL, MPI = "undefined", "gloo", "nccl", "mpi"
 
@@ -49,6 +54,7 @@ class ProcessGroup:
     def __init__(self, backend: str, name: str) -> None:
         self._backend, self._name = Backend(backend), name
         self.group_desc = name
+        self.ranks = [0]  # of its processes in the default group
 
     def rank(self) -> int:
         """The number of this process in the group."""
@@ -70,13 +76,14 @@ class ProcessGroup:
     def check_root(self, name: str, rank: int) -> None:
         """RuntimeError unless the group has that rank."""
         if not 0 <= rank < self.size():
-            raise RuntimeError(f"ProcessGroup::{name}: invalid root rank: {rank}; this group has {self.size()} process")
+            count = f"{self.size()} process" + ("es" if self.size() > 1 else "")
+            raise RuntimeError(f"ProcessGroup::{name}: invalid root rank: {rank}; this group has {count}")
 
-    def broadcast(self, tensor: Tensor, root: int) -> None:
+    def broadcast(self, tensor: Tensor, root: int) -> Any:
         """Sends the root's `tensor` to all: it has it."""
         self.check_root("broadcast", root)
 
-    def reduce(self, tensor: Tensor, op: ReduceOp, root: int | None) -> None:
+    def reduce(self, tensor: Tensor, op: ReduceOp, root: int | None) -> Any:
         """Reduces the tensors of all ranks into the root's, or (None) into everyone's: one tensor is its own reduction."""
         if root is not None:
             self.check_root("reduce", root)
@@ -90,27 +97,46 @@ class ProcessGroup:
                 "floating-point tensors"
             )
 
-    def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int | None) -> None:
+    def reduce_scatter(self, output: Tensor, inputs: Sequence[Tensor], op: ReduceOp) -> Any:
+        """Writes the sum over ranks of entry i of their inputs into the output of rank i."""
+        self.reduce(inputs[0], op, None)
+        output.copy_(inputs[0])
+
+    def exchanged(self, data: bytes) -> list[bytes]:
+        """The bytes of every rank."""
+        return [data]
+
+    def free(self) -> None:
+        """Gives back what the group holds."""
+
+    def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int | None) -> Any:
         """Writes the tensor of every rank into the outputs of the root, or (None) of everyone."""
         if root is not None:
             self.check_root("gather", root)
         outputs[0].copy_(tensor)
 
-    def scatter(self, output: Tensor, tensors: Sequence[Tensor], root: int) -> None:
+    def scatter(self, output: Tensor, tensors: Sequence[Tensor], root: int) -> Any:
         """Writes one of the root's tensors into the output of each rank."""
         self.check_root("scatter", root)
         output.copy_(tensors[0])
 
-    def all_to_all(self, outputs: Sequence[Tensor], tensors: Sequence[Tensor]) -> None:
+    def all_to_all(self, outputs: Sequence[Tensor], tensors: Sequence[Tensor]) -> Any:
         """Writes the tensor that rank i has for rank j into output i of rank j."""
         outputs[0].copy_(tensors[0])
 
-    def barrier(self) -> None:
+    def barrier(self) -> Any:
         """Waits until all ranks are here: this one is."""
 
 
 _BITWISE = {ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR}
 _REAL = {ReduceOp.MIN, ReduceOp.MAX, ReduceOp.PRODUCT, *_BITWISE}  # (PyTorch multiplies no complex numbers, either)
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """What `init_process_group` takes as `pg_options`; `deterministic`: sums are made in the order of the ranks, on each run alike."""
+
+    deterministic: bool = False
 
 
 class _World:
@@ -156,11 +182,19 @@ def init_process_group(
     pg_options: Any = None,
     device_id: Any = None,
 ) -> None:
-    """Makes the default group, of this process alone.
+    """Makes the default group: of this process, or of those that mpiexec has started.
 
-    `rank` and `world_size` are 0 and 1, given or in the environment (RANK, WORLD_SIZE); an address is not needed.  `backend`
-    is "gloo", "cpu:gloo" or None.  NotImplementedError for more than one process, RuntimeError for backends that need
-    devices or libraries that are not here, ValueError for a second call or a rank that is missing.
+    - `backend` (str, default None): "mpi", "gloo" or "cpu:gloo"; several processes exchange tensors by MPI in any case
+    - `init_method` (str, default None): None and "env://" look into the environment; an address is not needed
+    - `timeout` (timedelta, default None): how long an exchange may take; not watched yet
+    - `world_size`, `rank` (int, default -1): given, or in the environment: RANK and WORLD_SIZE, else what mpiexec says
+    - `store` (default None): takes `rank` and `world_size` from the arguments
+    - `group_name` (str, default ''): a name
+    - `pg_options` (GroupOptions, default None): whether sums are made in the order of the ranks
+    - `device_id` (default None): no effect
+
+    RuntimeError for backends that need devices or libraries that are not here, ValueError for a second call, a rank that is missing
+    and one that MPI counts otherwise.
 
     Example::
 
@@ -176,14 +210,17 @@ def init_process_group(
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
     name = _backend(backend)
     rank, world_size = _place(init_method, store, rank, world_size)
-    if world_size != 1:
-        raise NotImplementedError(
-            f"init_process_group: world_size={world_size}, but ferro's process groups have one process only. Run the script as "
-            "one process, with RANK=0 and WORLD_SIZE=1"
+    if world_size < 1 or not 0 <= rank < world_size:
+        raise ValueError(
+            f"init_process_group: rank {rank} is not among the ranks of {world_size} processes, which begin with 0"
         )
-    if rank != 0:
-        raise ValueError(f"init_process_group: rank {rank} is not among the ranks of one process, which is 0")
-    _world.default = ProcessGroup(name, group_name or "0")
+    if world_size == 1 and name != Backend.MPI:
+        _world.default = ProcessGroup(name, group_name or "0")
+    else:
+        from . import mpi  # (which needs mpi4py)
+
+        is_ordered = getattr(pg_options, "deterministic", False)
+        _world.default = mpi.world(name, group_name or "0", rank, world_size, is_ordered)
     _world.groups, _world.made = [_world.default], 1
 
 
@@ -195,13 +232,13 @@ def _backend(backend: str | None) -> str:
         raise ValueError(f"Backend constructor parameter must be string-ish, got {type(backend).__name__}")
     for part in backend.lower().split(","):
         place, _, name = part.rpartition(":")
-        if name in ("nccl", "xccl", "ucc", "mpi"):
+        if name in ("nccl", "xccl", "ucc") or (name == "mpi" and not is_mpi_available()):
             raise RuntimeError(
-                f"Distributed package doesn't have {name.upper()} built in: ferro has process groups of one process "
-                'on the CPU, which are called "gloo"'
+                f"Distributed package doesn't have {name.upper()} built in: ferro's process groups are on the CPU, of one "
+                'process, which is called "gloo", or of several by MPI: pip install ferro[mpi]'
             )
-        if name != "gloo":
-            raise AssertionError(f'Unknown backend type {name}; ferro has "gloo"')
+        if name not in ("gloo", "mpi"):
+            raise AssertionError(f'Unknown backend type {name}; ferro has "gloo" and "mpi"')
         if place not in ("", "cpu"):
             raise RuntimeError(
                 f"init_process_group: backend {backend!r} is for device {place!r}; ferro computes on the CPU"
@@ -224,21 +261,35 @@ def _place(init_method: str | None, store: Any, rank: int, world_size: int) -> t
     if scheme not in ("env", "tcp", "file"):
         raise RuntimeError(f"No rendezvous handler for {scheme}://; ferro knows env://, tcp:// and file://")
     if scheme == "env":
-        found = []
-        for given, variable in ((rank, "RANK"), (world_size, "WORLD_SIZE")):
-            if given == -1 and variable not in os.environ:
-                raise ValueError(
-                    f"Error initializing torch.distributed using env:// rendezvous: environment variable {variable} "
-                    "expected, but not set"
-                )
-            found.append(int(os.environ[variable]) if given == -1 else given)
-        return found[0], found[1]
+        return _in_environment(rank, "RANK", 0), _in_environment(world_size, "WORLD_SIZE", 1)
     if rank < 0 or world_size < 1:
         raise ValueError(
             f"Error initializing torch.distributed using {scheme}:// rendezvous: rank parameter missing, or "
             "world_size parameter missing"
         )
     return rank, world_size
+
+
+def _in_environment(given: int, variable: str, place: int) -> int:
+    """What was given, or else stands in the environment: there, or where mpiexec has put it."""
+    if given != -1:
+        return given
+    if variable in os.environ:
+        return int(os.environ[variable])
+    found = launched()
+    if found is None:
+        raise ValueError(
+            f"Error initializing torch.distributed using env:// rendezvous: environment variable {variable} expected, but not set"
+        )
+    return int(found[place])
+
+
+def launched() -> tuple[str, str] | None:
+    """The rank and the number of processes that mpiexec has put into the environment; None if it did not start this one."""
+    for rank, size in VARIABLES:
+        if rank in os.environ and size in os.environ:
+            return os.environ[rank], os.environ[size]
+    return None
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
@@ -250,10 +301,12 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
         return
     if found not in _world.groups:
         raise ValueError("Invalid process group specified: it has been destroyed, or is no process group")
+    ended = _world.groups if found is _world.default else [found]
+    for one in reversed(ended):
+        one.free()
+    _world.groups = [one for one in _world.groups if one not in ended]
     if found is _world.default:
-        _world.default, _world.groups = None, []
-    else:
-        _world.groups.remove(found)
+        _world.default = None
 
 
 def new_group(
@@ -265,8 +318,11 @@ def new_group(
     group_desc: str | None = None,
     device_id: Any = None,
     sort_ranks: bool = True,
-) -> ProcessGroup:
-    """Another group of some of the default group's ranks, that is, of rank 0. ValueError for other ranks, or one twice."""
+) -> Any:
+    """Another group of some of the default group's ranks; all ranks must ask for it. ValueError for other ranks, or one twice.
+
+    A process that is not in it gets `GroupMember.NON_GROUP_MEMBER`.
+    """
     world = resolved(None)
     chosen = list(get_process_group_ranks(None) if ranks is None else ranks)
     if len(chosen) != len(set(chosen)):
@@ -283,8 +339,14 @@ def new_group(
     if not chosen:
         raise ValueError("new_group: ranks is empty; a group needs a rank")
     name = world.name() if backend is None else _backend(backend)
-    made = ProcessGroup(name, str(_world.made))
+    title = group_desc or str(_world.made)
     _world.made += 1
+    if world.size() == 1:
+        made: Any = ProcessGroup(name, title)
+    else:
+        made = world.subgroup(name, title, sorted(chosen) if sort_ranks else chosen)  # type: ignore[attr-defined]
+    if made is None:
+        return GroupMember.NON_GROUP_MEMBER
     _world.groups.append(made)
     return made
 
@@ -309,12 +371,12 @@ def get_pg_count() -> int:
 
 
 def is_available() -> bool:
-    """Whether processes can exchange data: they cannot.
+    """Whether processes can exchange data: where mpiexec has started this one.
 
     The functions of this package are there all the same, for a group of one process. Libraries ask this before they import
     what is for several: with False they take the way of a PyTorch that was built without.
     """
-    return False
+    return launched() is not None
 
 
 def is_initialized() -> bool:
@@ -343,21 +405,23 @@ def get_backend(group: Any = None) -> Backend:
 
 def get_process_group_ranks(group: Any) -> list[int]:
     """The ranks of a group as the default group numbers them."""
-    return list(range(resolved(group).size()))
+    return list(resolved(group).ranks)
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
     """The rank in the default group of a rank of a group; ValueError if it has none such."""
-    if group_rank not in range(resolved(group).size()):
+    ranks = resolved(group).ranks
+    if group_rank not in range(len(ranks)):
         raise ValueError(f"Group rank {group_rank} is not part of group {group}")
-    return group_rank
+    return ranks[group_rank]
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
     """The rank in a group of a rank of the default group; ValueError if the group has none such."""
-    if global_rank not in range(resolved(group).size()):
+    ranks = resolved(group).ranks
+    if global_rank not in ranks:
         raise ValueError(f"Global rank {global_rank} is not part of group {group}")
-    return global_rank
+    return ranks.index(global_rank)
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
@@ -381,17 +445,17 @@ def get_default_backend_for_device(device_type: Any) -> str:
 
 def is_backend_available(backend: str) -> bool:
     """Whether there is a backend of that name."""
-    return backend.lower() == Backend.GLOO
+    return backend.lower() == Backend.GLOO or (backend.lower() == Backend.MPI and is_mpi_available())
 
 
 def is_gloo_available() -> bool:
-    """Whether "gloo" can be named: yes, for one process."""
+    """Whether "gloo" can be named: yes; several processes exchange by MPI."""
     return True
 
 
 def is_mpi_available() -> bool:
-    """Whether groups can stand on MPI: no."""
-    return False
+    """Whether groups can stand on MPI: where mpi4py is installed."""
+    return importlib.util.find_spec("mpi4py") is not None
 
 
 def is_nccl_available() -> bool:

@@ -6,11 +6,12 @@ import pickle
 from typing import Any
 
 from .collectives import peer_of
-from .group import resolved
+from .group import ProcessGroup, resolved
 
 
-def _copy(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))
+def _of_all(group: ProcessGroup, value: Any) -> list[Any]:
+    """The values of all ranks."""
+    return [pickle.loads(data) for data in group.exchanged(pickle.dumps(value))]
 
 
 def _room(name: str, values: Any, size: int) -> None:
@@ -31,9 +32,9 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
         [{'loss': 0.5}]
         >>> dist.destroy_process_group()
     """
-    size = resolved(group).size()
-    _room("all_gather_object", object_list, size)
-    object_list[0] = _copy(obj)
+    found = resolved(group)
+    _room("all_gather_object", object_list, found.size())
+    object_list[: found.size()] = _of_all(found, obj)
 
 
 def gather_object(
@@ -45,11 +46,15 @@ def gather_object(
 ) -> None:
     """Writes the objects of all ranks into the list of rank `dst` (0 unless given)."""
     found = resolved(group)
-    found.check_root("gather", 0 if dst is None and group_dst is None else peer_of(dst, group_dst))
-    if not object_gather_list:
-        raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
-    _room("gather_object", object_gather_list, found.size())
-    object_gather_list[0] = _copy(obj)
+    root = 0 if dst is None and group_dst is None else peer_of(found, dst, group_dst)
+    found.check_root("gather", root)
+    if found.rank() == root:
+        if not object_gather_list:
+            raise ValueError("Argument ``gather_list`` must be specified on destination rank.")
+        _room("gather_object", object_gather_list, found.size())
+    gathered = _of_all(found, obj)
+    if found.rank() == root:
+        object_gather_list[: found.size()] = gathered  # type: ignore[index]
 
 
 def broadcast_object_list(
@@ -57,8 +62,12 @@ def broadcast_object_list(
 ) -> None:
     """Writes the objects in the list of rank `src` (0 unless given) into those of the others: of nobody."""
     found = resolved(group)
-    found.check_root("broadcast", 0 if src is None and group_src is None else peer_of(src, group_src))
-    pickle.dumps(object_list)  # (what cannot be sent is refused with one process, too)
+    root = 0 if src is None and group_src is None else peer_of(found, src, group_src)
+    found.check_root("broadcast", root)
+    # (what cannot be sent is refused with one process, too)
+    sent = found.exchanged(pickle.dumps(object_list if found.rank() == root else None))
+    if found.rank() != root:
+        object_list[:] = pickle.loads(sent[root])
 
 
 def scatter_object_list(
@@ -70,14 +79,16 @@ def scatter_object_list(
 ) -> None:
     """Writes entry i of the list of rank `src` (0 unless given) into the first place of the output list of rank i."""
     found = resolved(group)
-    found.check_root("scatter", 0 if src is None and group_src is None else peer_of(src, group_src))
+    root = 0 if src is None and group_src is None else peer_of(found, src, group_src)
+    found.check_root("scatter", root)
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    if scatter_object_input_list is None:
+    given = scatter_object_input_list if found.rank() == root else []
+    if given is None:
         raise ValueError("source rank must provide non-None scatter_object_input_list")
-    if len(scatter_object_input_list) != found.size():
+    if found.rank() == root and len(given) != found.size():
         raise RuntimeError(
-            f"ProcessGroup::scatter: Incorrect input list size {len(scatter_object_input_list)}. Input list size should "
+            f"ProcessGroup::scatter: Incorrect input list size {len(given)}. Input list size should "
             f"be {found.size()}, same as size of the process group."
         )
-    scatter_object_output_list[0] = _copy(scatter_object_input_list[0])
+    scatter_object_output_list[0] = pickle.loads(found.exchanged(pickle.dumps(given))[root])[found.rank()]

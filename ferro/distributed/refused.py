@@ -127,7 +127,6 @@ TABLE: dict[str, tuple[str, str]] = {
         BackendType RRef TensorPipeRpcBackendOptions get_worker_info init_rpc remote rpc_async rpc_sync shutdown
         """,
     ),
-    "run": (_CALL, "get_args_parser main run"),
     "tensor": (
         _TENSOR,
         """

@@ -1,4 +1,4 @@
-"""DistributedDataParallel of one process: the module itself, under the name `module`."""
+"""DistributedDataParallel: the module under the name `module`, whose gradients are means over all processes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any
 from ...distributed.group import resolved
 from ..modules.module import Module
 from ..parameter import is_lazy
+from .reducer import Reducer
 
 
 class DistributedDataParallel(Module):
-    """Passes its arguments to `module`, whose gradients are the mean over all processes: over this one.
+    """Passes its arguments to `module`, whose gradients are the mean over all processes of the group at the end of each backward.
 
     - `module` (Module): with parameters that require a gradient, else RuntimeError
     - `device_ids`, `output_device` (default None): ValueError unless None or empty
     - `dim` (int, default 0): kept
-    - `broadcast_buffers` (bool, default None): kept
-    - `init_sync` (bool, default True): kept
+    - `broadcast_buffers` (bool, default None): False leaves buffers as they are; else rank 0's go to all before each forward in
+      training
+    - `init_sync` (bool, default True): the parameters and buffers of rank 0 go to all
     - `process_group` (default None): None takes the default group, which must have been made (ValueError)
-    - `bucket_cap_mb` (float, default None): kept
-    - `find_unused_parameters` (bool, default False): kept; unused parameters keep their gradient None
+    - `bucket_cap_mb` (float, default None): how many megabytes of gradients travel together; None: 25
+    - `find_unused_parameters` (bool, default False): kept; what no rank used keeps its gradient None in any case
     - `check_reduction`, `gradient_as_bucket_view`, `static_graph` (bool, default False): kept
     - `delay_all_reduce_named_params`, `param_to_hook_all_reduce` (default None): kept
     - `mixed_precision`, `device_mesh` (default None): kept
 
-    What is kept says how gradients travel between processes, and changes nothing in one. Keys of the state_dict begin
-    with "module.".
+    What is kept changes nothing here. Keys of the state_dict begin with "module.".
 
     Example::
 
@@ -105,43 +106,67 @@ class DistributedDataParallel(Module):
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
         self.require_backward_grad_sync = True
+        self._reducer: Reducer | None = None
+        if self.process_group.size() > 1:
+            if init_sync:
+                self._from_first([*module.parameters(), *module.buffers()])
+            wanted = [p for p in parameters if p.requires_grad]
+            self._reducer = Reducer(wanted, self.process_group, 25 if bucket_cap_mb is None else bucket_cap_mb)
+
+    def _from_first(self, tensors: list[Any]) -> None:
+        """Sends the tensors of rank 0 to all."""
+        for t in tensors:
+            self.process_group.broadcast(t, 0).wait()
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """What the module computes."""
+        if self._reducer is not None and self.broadcast_buffers and self.training and self.require_backward_grad_sync:
+            self._from_first(list(self.module.buffers()))
         return self.module(*inputs, **kwargs)
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Gradients of backwards inside are added up in this process, and not averaged over processes until the next one."""
-        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        before = self.require_backward_grad_sync
+        self._synchronise(False)
         try:
             yield
         finally:
-            self.require_backward_grad_sync = before
+            self._synchronise(before)
+
+    def _synchronise(self, is_on: bool) -> None:
+        self.require_backward_grad_sync = is_on
+        if self._reducer is not None:
+            self._reducer.is_on = is_on
 
     @contextlib.contextmanager
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
     ) -> Iterator[None]:
-        """Processes may have different numbers of batches inside: one alone has as many as it has."""
+        """Processes may have different numbers of batches inside: one alone has as many as it has; of several NotImplementedError."""
+        if self._reducer is not None:
+            raise NotImplementedError(
+                "DistributedDataParallel.join is not there for several processes: give each as many batches"
+            )
         yield
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """NotImplementedError: a hook would replace the mean over processes, and nothing is exchanged with one."""
+        """NotImplementedError: hooks that change how gradients travel are not there."""
         raise NotImplementedError(
-            "DistributedDataParallel.register_comm_hook: a group of one process exchanges no gradients, so a hook "
-            "would never be called; leave it out"
+            "DistributedDataParallel.register_comm_hook: gradients travel as they are; a hook would never be called; leave it out"
         )
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        del state["process_group"]  # (that of the process which reads this)
+        del state["process_group"], state["_reducer"]  # (those of the process which reads this)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         group = resolved(None)
         super().__setstate__(state)
-        self.process_group = group
+        self.process_group, self._reducer = group, None
+        if group.size() > 1:
+            self._reducer = Reducer([p for p in self.module.parameters() if p.requires_grad], group, 25)
 
 
 _OPTIONS = {"skip_all_reduce_unused_params", "bucket_cap_mb_list", "batched_grad_copy", "forward_sync_buffers"}

@@ -1,0 +1,95 @@
+"""Several ranks over MPI, started by ferro.distributed.run: exchanges, sums in order, and how a failure ends."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ferro
+from ferro.distributed import run
+
+HERE = Path(__file__).parent
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        importlib.util.find_spec("mpi4py") is None or run.mpiexec() is None,
+        reason="mpi4py is absent: pip install ferro[mpi]",
+    ),
+]
+
+
+def ranks(count: int, script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What so many ranks of a script print."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "HYDI"))}
+    environment |= {
+        "PYTHONPATH": str(Path(ferro.__file__).parents[1]),
+        "FERRO_KERNELS": "off",
+        "PYTHONWARNINGS": "error",
+    }
+    return subprocess.run(
+        [sys.executable, "-m", "ferro.distributed.run", "--nproc-per-node", str(count), str(script), *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=240,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_every_exchange_gives_what_numpy_says(count: int) -> None:
+    done = ranks(count, HERE / "collectives_on_ranks.py")
+    assert (done.returncode, done.stdout) == (0, f"[0] {count} ranks agree\n"), done.stderr[-3000:]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_data_parallel_training_is_that_of_one_process(count: int) -> None:
+    """With sums in the order of the ranks, bit for bit: 4 ranks as one with 4 parts of a batch."""
+    done = ranks(count, HERE / "ddp_on_ranks.py")
+    assert (done.returncode, done.stdout) == (0, f"[0] {count} ranks train alike\n"), done.stderr[-3000:]
+
+
+def test_lines_begin_with_the_rank_and_arguments_arrive(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys\nprint(sys.argv[1:], os.environ['RANK'], os.environ['WORLD_SIZE'])\nprint('no end', end='')\n"
+    )
+    done = ranks(2, script, "--epochs", "3")
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == sorted(
+        [line for r in "01" for line in (f"[{r}] ['--epochs', '3'] {r} 2", f"[{r}] no end")]
+    )
+
+
+def test_a_rank_that_fails_ends_all(tmp_path: Path) -> None:
+    """The others wait for it in an exchange: they would do so for ever."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import ferro, ferro.distributed as dist\n"
+        "dist.init_process_group('mpi')\n"
+        "if dist.get_rank() == 1:\n"
+        "    raise ValueError('of rank one')\n"
+        "dist.barrier()\n"
+    )
+    done = ranks(3, script)
+    assert done.returncode != 0
+    assert "[1] ValueError: of rank one" in done.stderr
+    assert "[1] rank 1 of 3 has failed; all ranks end" in done.stderr
+    assert "script.py has ended with status" in done.stderr
+
+
+def test_bad_arguments_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run.main(["--nproc-per-node", "0", "script.py"])
+    assert "--nproc-per-node must be at least 1, got 0" in capsys.readouterr().err
+
+
+def test_import_ferro_does_not_import_mpi() -> None:
+    code = "import sys, ferro, ferro.distributed; ferro.distributed.is_available(); print('mpi4py' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "False\n"
