@@ -4,8 +4,6 @@
 LONG_FILES = {
     "batched/protocol.py": 429,
     "core/dtypes.py": 445,
-    "distributed/collectives.py": 406,
-    "distributed/group.py": 414,
     "numpy_functions.py": 441,
     "ops/exponential.py": 628,
     "serialization/reading.py": 408,

@@ -32,24 +32,16 @@ from .collectives import (
     barrier,
     broadcast,
     gather,
-    irecv,
-    isend,
     monitored_barrier,
-    recv,
     reduce,
     reduce_scatter,
     reduce_scatter_single,
     reduce_scatter_tensor,
     scatter,
-    send,
 )
 from .errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
 from .group import (
-    Backend,
     GroupMember,
-    GroupOptions,
-    ProcessGroup,
-    ReduceOp,
     default_pg_timeout,
     destroy_process_group,
     get_backend,
@@ -75,6 +67,8 @@ from .group import (
     new_group,
 )
 from .objects import all_gather_object, broadcast_object_list, gather_object, scatter_object_list
+from .point_to_point import irecv, isend, recv, send
+from .process_group import Backend, GroupOptions, ProcessGroup, ReduceOp
 
 __all__ = [
     "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "GroupOptions",

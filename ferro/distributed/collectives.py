@@ -10,7 +10,8 @@ from ferro.autograd.grad_mode import no_grad
 from ferro.core.base import TensorBase
 from ferro.futures import Future
 
-from .group import GroupMember, ProcessGroup, ReduceOp, resolved
+from .group import GroupMember, resolved
+from .process_group import ProcessGroup, ReduceOp
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -72,7 +73,7 @@ def _run(name: str, group: Any, async_op: bool, exchange: Callable[[ProcessGroup
     return None
 
 
-def _tensor(name: str, value: Any) -> None:
+def check_tensor(name: str, value: Any) -> None:
     if not isinstance(value, TensorBase):
         raise TypeError(
             f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor but got {type(value)} instead."
@@ -137,7 +138,7 @@ def broadcast(
     tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
 ) -> Work | None:
     """Writes the tensor of rank `src` into that of every rank."""
-    _tensor("tensor", tensor)
+    check_tensor("tensor", tensor)
     return _run("broadcast", group, async_op, lambda g: g.broadcast(tensor, peer_of(g, src, group_src)), [tensor])
 
 
@@ -147,7 +148,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
     RuntimeError for bitwise operations on floating-point tensors and for the mean of integers, ValueError for an order of
     complex numbers.
     """
-    _tensor("tensor", tensor)
+    check_tensor("tensor", tensor)
     _op(op)
     return _run("all_reduce", group, async_op, lambda g: g.reduce(tensor, op, None), [tensor])
 
@@ -161,7 +162,7 @@ def reduce(
     group_dst: int | None = None,
 ) -> Work | None:
     """Writes the sum (or what `op` says) of the tensors of all ranks into that of rank `dst`."""
-    _tensor("tensor", tensor)
+    check_tensor("tensor", tensor)
     _op(op)
     return _run("reduce", group, async_op, lambda g: g.reduce(tensor, op, peer_of(g, dst, group_dst)), [tensor])
 
@@ -172,7 +173,7 @@ def reduce(
 def all_gather(tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
     """Writes the tensors of all ranks, in order, into the list's tensors, which have its shape and dtype."""
     _tensors("tensor_list", tensor_list)
-    _tensor("tensor", tensor)
+    check_tensor("tensor", tensor)
 
     def exchange(g: ProcessGroup) -> Any:
         _count("allgather", "output", tensor_list, g.size())
@@ -191,7 +192,7 @@ def gather(
     group_dst: int | None = None,
 ) -> Work | None:
     """Writes the tensors of all ranks into the list of rank `dst` (0 unless given)."""
-    _tensor("tensor", tensor)
+    check_tensor("tensor", tensor)
     if gather_list:
         _tensors("gather_list", gather_list)
 
@@ -217,7 +218,7 @@ def scatter(
     group_src: int | None = None,
 ) -> Work | None:
     """Writes entry i of the list of rank `src` (0 unless given) into the tensor of rank i."""
-    _tensor("tensor", tensor)
+    check_tensor("tensor", tensor)
     if scatter_list:
         _tensors("scatter_list", scatter_list)
 
@@ -238,7 +239,7 @@ def reduce_scatter(
     output: Tensor, input_list: list[Tensor], op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Writes the sum over ranks of entry i of their lists into the output of rank i."""
-    _tensor("output", output)
+    check_tensor("output", output)
     _tensors("input_list", input_list)
     _op(op)
 
@@ -289,8 +290,8 @@ def all_gather_single(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Writes the tensors of all ranks into one: joined along the first dimension, or stacked along a new one."""
-    _tensor("output_tensor", output_tensor)
-    _tensor("input_tensor", input_tensor)
+    check_tensor("output_tensor", output_tensor)
+    check_tensor("input_tensor", input_tensor)
 
     def exchange(g: ProcessGroup) -> Any:
         return g.gather(_parts("allgather", output_tensor, input_tensor, g.size()), input_tensor, None)
@@ -302,8 +303,8 @@ def reduce_scatter_single(
     output: Tensor, input: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Work | None:
     """Writes the sum over ranks of part i of their inputs into the output of rank i."""
-    _tensor("output", output)
-    _tensor("input", input)
+    check_tensor("output", output)
+    check_tensor("input", input)
     _op(op)
 
     def exchange(g: ProcessGroup) -> Any:
@@ -345,8 +346,8 @@ def all_to_all_single(
     async_op: bool = False,
 ) -> Work | None:
     """Writes part j of the input of rank i into part i of the output of rank j; parts are equal, or of the given sizes."""
-    _tensor("output", output)
-    _tensor("input", input)
+    check_tensor("output", output)
+    check_tensor("input", input)
 
     def exchange(g: ProcessGroup) -> Any:
         outputs, inputs = _split(output, output_split_sizes, g.size()), _split(input, input_split_sizes, g.size())
@@ -379,48 +380,3 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, t
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
     """Waits until all ranks are here, and would name those that are not."""
     _run("monitored_barrier", group, False, lambda g: g.barrier(), [])
-
-
-def _with(name: str, tensor: Any, rank: int | None, group_rank: int | None, group: Any, end: str) -> tuple:
-    """The group, and the other rank (None: any). Refuses an exchange with oneself, and any where there is nobody else."""
-    _tensor("tensor", tensor)
-    found = resolved(group)
-    peer = None if rank is None and group_rank is None and end == "source" else peer_of(found, rank, group_rank)
-    if peer == found.rank():
-        raise ValueError(f"Invalid {end} rank: {end} rank should not be the same as the rank of the current process.")
-    if found.size() == 1:
-        raise RuntimeError(
-            f"{name}: {'any rank' if peer is None else f'rank {peer}'}: this group has one process, and nobody else to "
-            "exchange tensors with"
-        )
-    return found, peer
-
-
-def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
-    """Sends a tensor to another rank. ValueError for the rank itself, RuntimeError where there is no other."""
-    isend(tensor, dst, group, tag, group_dst).wait()
-
-
-def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
-    """Receives a tensor of this shape and dtype from another rank, any if none is named; which one it was. Raises as `send` does."""
-    found, peer = _with("recv", tensor, src, group_src, group, "source")
-    pending = found.receive(tensor, peer, tag)
-    with no_grad():
-        pending.wait()
-    return found.ranks[pending.source()]
-
-
-def isend(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
-) -> Work:
-    """Begins to send a tensor. Raises as `send` does."""
-    found, peer = _with("isend", tensor, dst, group_dst, group, "destination")
-    return Work([tensor], found.send(tensor, peer, tag))
-
-
-def irecv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
-) -> Work:
-    """Begins to receive a tensor. Raises as `send` does."""
-    found, peer = _with("irecv", tensor, src, group_src, group, "source")
-    return Work([tensor], found.receive(tensor, peer, tag))

@@ -22,7 +22,7 @@ from ferro.core.backend import is_host
 from ferro.core.base import bump
 from ferro.core.inplace import announce
 from ferro.distributed.errors import DistBackendError
-from ferro.distributed.group import ProcessGroup, ReduceOp
+from ferro.distributed.process_group import ProcessGroup, ReduceOp
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

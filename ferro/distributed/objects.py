@@ -6,7 +6,8 @@ import pickle
 from typing import Any
 
 from .collectives import peer_of
-from .group import ProcessGroup, resolved
+from .group import resolved
+from .process_group import ProcessGroup
 
 
 def _of_all(group: ProcessGroup, value: Any) -> list[Any]:

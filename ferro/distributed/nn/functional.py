@@ -27,7 +27,8 @@ from ferro.autograd.function import Function
 from ferro.ops.uninitialised import empty
 
 from .. import collectives
-from ..group import ReduceOp, get_rank, get_world_size
+from ..group import get_rank, get_world_size
+from ..process_group import ReduceOp
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor

@@ -106,12 +106,18 @@ class DistributedDataParallel(Module):
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
         self.require_backward_grad_sync = True
+        self._begin(init_sync, bucket_cap_mb)
+
+    def _begin(self, init_sync: bool, megabytes: float | None) -> None:
+        """Where there are several processes, they have one model from now on."""
         self._reducer: Reducer | None = None
-        if self.process_group.size() > 1:
-            if init_sync:
-                self._from_first([*module.parameters(), *module.buffers()])
-            wanted = [p for p in parameters if p.requires_grad]
-            self._reducer = Reducer(wanted, self.process_group, 25 if bucket_cap_mb is None else bucket_cap_mb)
+        if self.process_group.size() == 1:
+            return
+        parameters = list(self.module.parameters())
+        if init_sync:
+            self._from_first([*parameters, *self.module.buffers()])
+        wanted = [p for p in parameters if p.requires_grad]
+        self._reducer = Reducer(wanted, self.process_group, 25 if megabytes is None else megabytes)
 
     def _from_first(self, tensors: list[Any]) -> None:
         """Sends the tensors of rank 0 to all."""
@@ -164,9 +170,8 @@ class DistributedDataParallel(Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         group = resolved(None)
         super().__setstate__(state)
-        self.process_group, self._reducer = group, None
-        if group.size() > 1:
-            self._reducer = Reducer([p for p in self.module.parameters() if p.requires_grad], group, 25)
+        self.process_group = group
+        self._begin(False, None)
 
 
 _OPTIONS = {"skip_all_reduce_unused_params", "bucket_cap_mb_list", "batched_grad_copy", "forward_sync_buffers"}

@@ -17,7 +17,7 @@ from ferro.autograd.grad_mode import no_grad
 from ferro.core.base import bump, wrap
 from ferro.core.graph_task import queue_callback
 from ferro.core.inplace import announce
-from ferro.distributed.group import ProcessGroup, ReduceOp
+from ferro.distributed.process_group import ProcessGroup, ReduceOp
 
 MEGABYTE = 1 << 20
 
