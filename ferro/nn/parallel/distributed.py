@@ -105,11 +105,11 @@ class DistributedDataParallel(Module):
         self.broadcast_buffers = broadcast_buffers is not False
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
-        self.require_backward_grad_sync = True
         self._begin(init_sync, bucket_cap_mb)
 
     def _begin(self, init_sync: bool, megabytes: float | None) -> None:
         """Where there are several processes, they have one model from now on."""
+        self.require_backward_grad_sync = True
         self._reducer: Reducer | None = None
         if self.process_group.size() == 1:
             return
