@@ -10,7 +10,6 @@ import numpy as np
 from ferro.batched.array import as_array, plain
 from ferro.core import backend, dtypes
 from ferro.core.arguments import into, need_tensor, one_dim
-from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
 from ferro.core.looped import by_slices
@@ -359,7 +358,7 @@ def isin(
     x, among = backend.beside(among, x), backend.beside(x, among)
     if dtype in HALF:
         x, among = x.astype(np.float32), among.astype(np.float32)
-    found = xp_of(x).isin(x, among, invert)
+    found = backend.xp_beside(x, (among,)).isin(x, among, invert)
     return into("isin", out, wrap(found))
 
 
