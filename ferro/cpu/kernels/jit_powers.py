@@ -11,7 +11,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_bits import bits64, float64_of
 from ferro.cpu.kernels.jit_exact import exact, fma
-from ferro.native.jit import apart, kernel
+from ferro.native.jit import apart, kernel, once
 
 f64, i64, u64 = np.float64, np.int64, np.uint64
 _WHOLE = 1.5 * 2**52  # added, it rounds to a whole number, which then stands in the low bits of the sum
@@ -111,18 +111,18 @@ def power_number(x, y, out):
 
 
 @kernel
-def power_of_number(x, y, out):
+def _power_of_number(x, y, out):
     apart()
     for i in range(out.size):
         out[i] = power_of(x, f64(y[i]))
 
 
-@kernel
+@once
 def powers(x, y, out):
-    """Powers of which x or y may hold one number for all."""
+    """Powers of which x or y may hold one number for all, as a step of a program."""
     if y.size != out.size:
         power_number(x, y[0], out)
     elif x.size != out.size:
-        power_of_number(x[0], y, out)
+        _power_of_number(x[0], y, out)
     else:
         power(x, y, out)
