@@ -44,14 +44,16 @@ def ranks(count: int, script: Path, *arguments: str) -> subprocess.CompletedProc
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_every_exchange_gives_what_numpy_says(count: int) -> None:
     done = ranks(count, HERE / "collectives_on_ranks.py")
-    assert (done.returncode, done.stdout) == (0, f"[0] {count} ranks agree\n"), done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"[0] {count} ranks agree" in done.stdout.splitlines()  # (MPI itself may say something besides)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 def test_data_parallel_training_is_that_of_one_process(count: int) -> None:
     """With sums in the order of the ranks, bit for bit: 4 ranks as one with 4 parts of a batch."""
     done = ranks(count, HERE / "ddp_on_ranks.py")
-    assert (done.returncode, done.stdout) == (0, f"[0] {count} ranks train alike\n"), done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"[0] {count} ranks train alike" in done.stdout.splitlines()
 
 
 def test_lines_begin_with_the_rank_and_arguments_arrive(tmp_path: Path) -> None:
