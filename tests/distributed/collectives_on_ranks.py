@@ -21,7 +21,7 @@ DTYPES = [
     ferro.uint8,
     ferro.bool,
 ]
-DTYPES += [ferro.complex64, ferro.complex128]
+DTYPES += [ferro.int16, ferro.int8, ferro.complex64, ferro.complex128]
 
 
 def data(rank: int, dtype: Any, shape: tuple = (3, 5)) -> Any:

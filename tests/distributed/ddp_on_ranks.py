@@ -78,6 +78,29 @@ if model is not None:
     mean = sum(2.0 * (r + 1) for r in range(SIZE)) / SIZE
     np.testing.assert_allclose(model.module.weight.grad.numpy(), [[mean] * 2], rtol=1e-6)
 
+    # programs switch the mean off by the attribute; a gradient stays where a later backward has no part in it
+    both = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)])
+
+    class Chosen(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.both = both
+
+        def forward(self, x: Any, k: int) -> Any:
+            return self.both[k](x)
+
+    model = DistributedDataParallel(Chosen(), find_unused_parameters=True)
+    x = ferro.full((1, 1), float(RANK + 1))
+    model.require_backward_grad_sync = False
+    model(x, 0).sum().backward()
+    assert both[0].weight.grad.item() == RANK + 1.0
+    model.require_backward_grad_sync = True
+    mean = sum(r + 1.0 for r in range(SIZE)) / SIZE
+    for k in (0, 1):  # (in the second one the first layer has no part)
+        model(x, k).sum().backward()
+    np.testing.assert_allclose(both[0].weight.grad.item(), 2 * mean, rtol=1e-6)
+    np.testing.assert_allclose(both[1].weight.grad.item(), mean, rtol=1e-6)
+
     # buffers of rank 0 go to all before a forward in training
     net = nn.BatchNorm1d(3)
     model = DistributedDataParallel(net)

@@ -117,7 +117,9 @@ class DistributedDataParallel(Module):
         if init_sync:
             self._from_first([*parameters, *self.module.buffers()])
         wanted = [p for p in parameters if p.requires_grad]
-        self._reducer = Reducer(wanted, self.process_group, 25 if megabytes is None else megabytes)
+        self._reducer = Reducer(
+            wanted, self.process_group, 25 if megabytes is None else megabytes, lambda: self.require_backward_grad_sync
+        )
 
     def _from_first(self, tensors: list[Any]) -> None:
         """Sends the tensors of rank 0 to all."""
@@ -133,17 +135,11 @@ class DistributedDataParallel(Module):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Gradients of backwards inside are added up in this process, and not averaged over processes until the next one."""
-        before = self.require_backward_grad_sync
-        self._synchronise(False)
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield
         finally:
-            self._synchronise(before)
-
-    def _synchronise(self, is_on: bool) -> None:
-        self.require_backward_grad_sync = is_on
-        if self._reducer is not None:
-            self._reducer.is_on = is_on
+            self.require_backward_grad_sync = before
 
     @contextlib.contextmanager
     def join(

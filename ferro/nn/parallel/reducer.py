@@ -4,11 +4,13 @@ Note [Buckets]
     Parameters lie in buckets in the reverse of their order, which is about that in which their gradients become ready. A
     hook behind each gradient notes that it is there; a bucket begins to travel when all its gradients are, and the buckets before it have begun:
     all ranks must begin them in one order. Where a parameter had no part in the loss, its bucket waits for the end of backward
-    and takes zeros; a second, small exchange says which parameters had a part on some rank, and the others keep no gradient.
+    and takes the gradient that it has, or zeros; a second, small exchange says which parameters have a gradient on some rank, and the
+    others keep none.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -58,8 +60,8 @@ class Bucket:
 class Reducer:
     """Averages the gradients of parameters over the ranks of a group at the end of each backward."""
 
-    def __init__(self, parameters: list[Any], group: ProcessGroup, megabytes: float) -> None:
-        self.group, self.is_on = group, True
+    def __init__(self, parameters: list[Any], group: ProcessGroup, megabytes: float, is_on: Callable[[], bool]) -> None:
+        self.group, self._is_on = group, is_on  # (which is asked at each gradient)
         self.buckets = _in_buckets(parameters, megabytes)
         self._bucket_of = {id(p): bucket for bucket in self.buckets for p in bucket.parameters}
         self._next: int | None = None  # the bucket that begins next; None outside of backward
@@ -67,7 +69,7 @@ class Reducer:
 
     def _ready(self, parameter: Any) -> None:
         """A gradient is there."""
-        if not self.is_on:
+        if not self._is_on():
             return
         if parameter.grad.is_sparse:
             raise NotImplementedError("DistributedDataParallel: sparse gradients do not travel; use dense ones")
@@ -97,7 +99,7 @@ class Reducer:
             self._begin_next()
         self._next = None
         every = [p for bucket in self.buckets for p in bucket.parameters]
-        used = wrap(np.array([id(p) in self._seen for p in every], np.uint8))
+        used = wrap(np.array([p.grad is not None for p in every], np.uint8))
         with no_grad():
             pending = self.group.reduce(used, ReduceOp.MAX, None)
             for bucket in self.buckets:
