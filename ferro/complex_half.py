@@ -194,7 +194,7 @@ def copy_(self: Any, src: Any, non_blocking: bool = False) -> Any:
 @rule("fill_")
 def fill_(self: Any, value: Any) -> Any:
     """Writes one number everywhere."""
-    self.bits.copy_(rounded(F.full((), value, dtype=complex64)).bits)
+    self.bits.copy_(rounded(F.full((), value, dtype=complex64, device="cpu")).bits)
     return self
 
 

@@ -223,11 +223,13 @@ def _is_default(dtype: Any) -> bool:
 def describe_sparse(t: Any, parts: dict[str, Any]) -> str:
     """repr of a sparse tensor: the arrays of its indices and values by their names, then what is known of the whole."""
     prefix, shown = "tensor(", []
-    for name, a in parts.items():
+    for name, given in parts.items():
+        a = backend.on_host(given)
         start = f"{name}=tensor("
         body = numbers(a, len(prefix) + len(start)) if a.size else f"[], size={tuple(a.shape)}"
         shown.append(start + body + ")")
-    extra = [f"size={tuple(t.shape)}", f"nnz={len(parts['values'])}"]
+    where = [] if t.device.type == CPU.type else [f"device='{t.device}'"]
+    extra = [*where, f"size={tuple(t.shape)}", f"nnz={len(parts['values'])}"]
     if not _is_default(t.dtype):
         extra.append(f"dtype={t.dtype}")
     extra.append(f"layout={t.layout}")

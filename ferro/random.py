@@ -7,10 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from ferro.core.random import (
+    GENERATORS,
+    all_states,
     default_generator,
     get_rng_state,
     initial_seed,
     manual_seed,
+    restore,
     seed,
     set_rng_state,
     use_fast_streams,
@@ -32,7 +35,11 @@ __all__ = [
 def fork_rng(devices: Iterable[Any] | None = None, enabled: bool = True, device_type: str = "cuda") -> Iterator[None]:
     """A block whose random numbers leave no trace: after it, the default generator goes on where it was before.
 
-    enabled: False does nothing. `devices` and `device_type` name GPUs in PyTorch; the CPU's generator is always restored.
+    - `devices` (iterable, default None): the GPUs whose generators are restored; None: that which is used
+    - `enabled` (bool, default True): False does nothing
+    - `device_type` (str, default "cuda"): of which type these devices are
+
+    The CPU's generator is always restored.
 
     Example::
 
@@ -46,8 +53,10 @@ def fork_rng(devices: Iterable[Any] | None = None, enabled: bool = True, device_
     if not enabled:
         yield
         return
-    state = get_rng_state()
+    states = all_states()
+    if device_type not in GENERATORS or (devices is not None and not list(devices)):
+        del states[1:]
     try:
         yield
     finally:
-        set_rng_state(state)
+        restore(states)

@@ -13,9 +13,9 @@ from ferro._tensor_autograd import AutogradMethods
 from ferro._tensor_conversions import ConversionMethods
 from ferro.core import backend, dtypes
 from ferro.core.apply import bind
-from ferro.core.backend import HOST
+from ferro.core.backend import DEVICES, HOST, device_of, moved, on_host
 from ferro.core.base import LEAF, TensorBase, is_inference, meta_of, wrap
-from ferro.core.device import CPU, device
+from ferro.core.device import CPU, device, known
 from ferro.core.held_memory import copied
 from ferro.core.layout import Named, strided
 from ferro.core.size import Size
@@ -167,16 +167,16 @@ class Tensor(AutogradMethods, ConversionMethods, LayoutMethods, OperationMethods
     @property
     def is_cuda(self) -> bool:
         """Whether the data live on a GPU."""
-        return type(self._data) is not HOST and self.device.type == "cuda"
+        return self.device.type == "cuda"
 
     @property
     def is_cpu(self) -> bool:
         """Whether the data live in the memory of the processor."""
-        return type(self._data) is HOST or self.device is CPU
+        return self.device is CPU
 
     def get_device(self) -> int:
         """The number of the tensor's device: -1, the CPU has none."""
-        return -1 if type(self._data) is HOST else self.device.index or 0
+        return -1 if self.device is CPU else self.device.index or 0
 
     def is_distributed(self) -> bool:
         """Whether the tensor is a part of one that lies on several machines: never."""
@@ -184,7 +184,7 @@ class Tensor(AutogradMethods, ConversionMethods, LayoutMethods, OperationMethods
 
     def data_ptr(self) -> int:
         """The address of the first element; 0 if there is none."""
-        return self._data.ctypes.data if self._data.size else 0
+        return backend.address(self._data)
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a real floating one."""
@@ -215,6 +215,10 @@ class Tensor(AutogradMethods, ConversionMethods, LayoutMethods, OperationMethods
         return t
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        if type(self._data) in DEVICES:
+            attributes = getattr(self, "__dict__", None) or None
+            there = device_of(self._data)
+            return _rebuild_there, (type(self), on_host(self._data), self.requires_grad, attributes, str(there))
         data = self._data if self._data.flags.f_contiguous else np.ascontiguousarray(self._data)
         return _rebuild, (
             type(self),
@@ -233,10 +237,15 @@ class Tensor(AutogradMethods, ConversionMethods, LayoutMethods, OperationMethods
 
 def _rebuild(cls: type, data: Any, requires_grad: bool, attributes: dict | None) -> Any:
     """A pickled tensor."""
-    t = wrap(dtypes.own(data), LEAF if requires_grad else None, cls)
+    t = wrap(dtypes.own(data) if isinstance(data, np.ndarray) else data, LEAF if requires_grad else None, cls)
     if attributes:
         t.__dict__.update(attributes)
     return t
+
+
+def _rebuild_there(cls: type, data: Any, requires_grad: bool, attributes: dict | None, place: str) -> Any:
+    """A pickled tensor of a device, which must be there."""
+    return _rebuild(cls, moved(dtypes.own(data), known(place)), requires_grad, attributes)
 
 
 for _mixin in (AutogradMethods, ConversionMethods):

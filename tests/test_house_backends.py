@@ -28,7 +28,6 @@ ON_DATA: dict[str, int] = {
 # (what asks is about memory: where it lies, or that a batch has several slices)
 ASKING: dict[str, int] = {
     "searching": 1,
-    "new_tensors": 1,
     "keys": 1,
     "max_pooling": 1,
     "gathering": 1,

@@ -38,7 +38,6 @@ EXCEPTIONS = {
     "native/packaged.py": {"_LONGEST"},
     # how the loops of one kernel are blocked
     "cpu/kernels/conv.py": {"IMAGE_PLACES"},
-    "cpu/kernels/jit_conv.py": {"_TAPS"},
     "cpu/kernels/jit_conv_points.py": {"_NEAR"},
     "cpu/kernels/jit_conv_weight.py": {"_PLACES"},
     "cpu/kernels/jit_gemm.py": {"NEAR", "_DEEP", "_PANELS"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import textwrap
 from pathlib import Path
 
@@ -21,6 +22,7 @@ def test_the_examples_of_a_page_run_and_print_what_it_shows(
     with set_for_a_while(ferro.backends):
         for example in pages.run(page):
             assert example.agrees(), f"{page.name} shows\n{example.shown}\nand its example prints\n{example.printed}"
+    gc.collect()  # (what a page has left of a vmap changes which way the next one takes)
     for name in pages.PICTURE.findall(page.read_text("utf-8")):
         kept = pages.ROOT / "docs" / "images" / name
         assert kept.stat().st_size < 100_000

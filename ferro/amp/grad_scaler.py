@@ -89,8 +89,8 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if self._scale is None:
-            self._scale = full((), float(self._init_scale), dtype=dtypes.float32)
-            self._growth_tracker = full((), self._init_growth_tracker, dtype=dtypes.int32)
+            self._scale = full((), float(self._init_scale), dtype=dtypes.float32, device="cpu")
+            self._growth_tracker = full((), self._init_growth_tracker, dtype=dtypes.int32, device="cpu")
         if isinstance(outputs, TensorBase):
             return outputs * self._scale  # type: ignore[operator]
         if not isinstance(outputs, Iterable):
@@ -117,6 +117,11 @@ class GradScaler:
                     grad.mul_(inv_scale.to(grad.dtype) if grad.dtype is dtypes.float64 else inv_scale)
             if not finite:
                 found_inf.fill_(1.0)
+            parts = [p for group in optimizer.param_groups for p in group["params"] if hasattr(p, "_spec")]
+            if parts:  # of DTensors every rank leaves the step out, or none
+                from ferro.distributed.tensor.norms import largest_of_ranks
+
+                largest_of_ranks(found_inf, parts)
         return {found_inf.device: found_inf}
 
     def unscale_(self, optimizer: Any) -> None:
@@ -128,8 +133,8 @@ class GradScaler:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
         if state["stage"] == "stepped":
             raise RuntimeError("unscale_() is being called after step().")
-        inverse = tensor(1.0 / scale.item(), dtype=dtypes.float32)
-        found = self._unscale_grads_(optimizer, inverse, full((), 0.0, dtype=dtypes.float32), False)
+        inverse = tensor(1.0 / scale.item(), dtype=dtypes.float32, device="cpu")
+        found = self._unscale_grads_(optimizer, inverse, full((), 0.0, dtype=dtypes.float32, device="cpu"), False)
         state["found_inf"], state["stage"] = next(iter(found.values())), "unscaled"
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -178,7 +183,10 @@ class GradScaler:
 
     def _check_inf_per_device(self, optimizer: Any) -> dict:
         """Looks for gradients that are not finite without dividing them."""
-        one, found = full((), 1.0, dtype=dtypes.float32), full((), 0.0, dtype=dtypes.float32)
+        one, found = (
+            full((), 1.0, dtype=dtypes.float32, device="cpu"),
+            full((), 0.0, dtype=dtypes.float32, device="cpu"),
+        )
         result = self._unscale_grads_(optimizer, one, found, True)
         self._state(optimizer)["found_inf"] = found
         return result

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core import backend
 from ferro.core.base import TensorBase, wrap
 from ferro.core.history import history
 
@@ -59,7 +60,7 @@ def _vectors(name: str, v: Any, like: tuple, single: bool, whose: str) -> tuple:
     if v is None:
         if len(like) != 1 or like[0]._data.size != 1:
             raise RuntimeError(f"The vector v can only be None if {whose} a single Tensor with a single element.")
-        return (wrap(np.ones(like[0]._data.shape, like[0]._data.dtype)),)
+        return (wrap(backend.beside(like[0]._data, np.ones(like[0]._data.shape, like[0]._data.dtype))),)
     vs, _ = _tuple(name, "v", v)
     if len(vs) != len(like):
         raise RuntimeError(

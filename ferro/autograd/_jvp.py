@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core import backend
 from ferro.core.base import TensorBase, version_of, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.forward_mode import OWN, follow_dual, note_saved, plain, set_tangent, tangents_of, without
@@ -30,7 +31,7 @@ def push(cls: Any, ctx: Any, args: tuple, outs: list, dirty: tuple, nondiff: tup
     if ctx.materialize_grads:
         for i, a in enumerate(args):
             if tangents[i] is None and isinstance(a, TensorBase) and a._data.dtype in INEXACT:
-                tangents[i] = wrap(np.zeros(a._data.shape, a._data.dtype))
+                tangents[i] = wrap(backend.beside(a._data, np.zeros(a._data.shape, a._data.dtype)))
     versions = [None if t is None else version_of(t).n for t in tangents]
     # what saved_tensors gives in jvp: without the tangents of this level, lest outputs hold themselves
     saved, ctx.saved = ctx.saved, None

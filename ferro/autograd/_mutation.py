@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core.backend import DEVICES, xp_of
 from ferro.core.base import wrap
 
 
 def _owner(array: Any) -> int:
     """The identity of the memory that an array lies in."""
-    while isinstance(array.base, np.ndarray):
+    while isinstance(array.base, np.ndarray) or type(array.base) in DEVICES:
         array = array.base
     return id(array)
 
@@ -64,7 +65,7 @@ class Keeper:
         found = self.kept.get(_owner(array), ())
         for kept in tuple(found):
             data = kept.tensor._data
-            if np.may_share_memory(data, array):
+            if xp_of(data).may_share_memory(data, array):
                 kept.tensor = self.cloned[kept] = wrap(data.copy(order="K"))
                 found.discard(kept)  # type: ignore[union-attr]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro.batched.array import plain
+from ferro.core.backend import on_host
 from ferro.core.graph_task import current_run
 from ferro.core.mode import ANOMALY, MODE, changed, pull, push, settle
 from ferro.core.provenance import at
@@ -52,7 +53,7 @@ class Anomaly:
         for i, g in enumerate(gs):
             if g is None:
                 continue
-            a = plain(g._data if run.record else g)
+            a = on_host(plain(g._data if run.record else g))
             if np.isnan(a).any():
                 where = [int(k) for k in np.argwhere(np.isnan(a))[0]]
                 raise RuntimeError(

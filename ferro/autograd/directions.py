@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core.backend import beside, on_host
 from ferro.core.base import wrap
 from ferro.core.dtypes import COMPLEX
 
@@ -14,12 +15,12 @@ def _random(like: Any, rng: np.random.Generator) -> Any:
     data = rng.standard_normal(like._data.shape)
     if like._data.dtype in COMPLEX:
         data = data + 1j * rng.standard_normal(like._data.shape)
-    return wrap(np.asarray(data).astype(like._data.dtype))
+    return wrap(beside(like._data, np.asarray(data).astype(like._data.dtype)))
 
 
 def _unit(like: Any, rng: np.random.Generator) -> Any:
     """A random array of norm 1."""
-    v = _random(like, rng)._data
+    v = on_host(_random(like, rng)._data)
     return v / max(float(np.linalg.norm(v)), 1e-30)
 
 
@@ -38,7 +39,7 @@ def _element(i: int, t: Any) -> str:
 
 def _flat(a: Any) -> Any:
     """The real degrees of freedom of an array: real and imaginary parts in turn."""
-    a = np.ascontiguousarray(a)
+    a = np.ascontiguousarray(on_host(a))
     if a.dtype.kind == "c":
         a = a.astype(np.complex128).view(np.float64)
     return a.astype(np.float64).reshape(-1)

@@ -12,6 +12,7 @@ from ferro.autograd import forward_ad
 from ferro.autograd.backward import grad
 from ferro.autograd.directions import _element, _flat, _projected, _random, _unit
 from ferro.autograd.function import Function
+from ferro.core.backend import beside, on_host
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.history import history
@@ -28,7 +29,7 @@ def _differentiable(outputs: Any) -> list:
 
 def _strided(t: Any) -> Any:
     data = t._data
-    wide = np.zeros((*data.shape, 2), data.dtype)
+    wide = beside(data, np.zeros((*data.shape, 2), data.dtype))
     wide[..., 0] = data
     return wrap(wide[..., 0]).requires_grad_()
 
@@ -118,10 +119,10 @@ class _Check:
         """The outputs with input k moved by h times a direction: in its memory, which the function may know otherwise too."""
         data = self.inputs[k]._data
         before = data.copy()
-        data += np.asarray(h * direction).astype(data.dtype)
+        data += beside(data, np.asarray(h * direction).astype(data.dtype))
         try:
             outputs = self._call(self.inputs)
-            found = [np.array(o._data) for o in outputs]
+            found = [np.array(on_host(o._data)) for o in outputs]
         finally:
             data[...] = before
         for j, (o, before) in enumerate(zip(outputs, self.outputs, strict=False)):
@@ -176,9 +177,10 @@ class _Check:
         return np.array(columns).reshape(len(columns), _flat(self.inputs[k]._data).size).T
 
     def _pull(self, j: int, k: int, v: Any) -> Any:
-        (g,) = grad([self.outputs[j]], [self.inputs[k]], [wrap(v)], retain_graph=True, allow_unused=True)
-        (again,) = grad([self.outputs[j]], [self.inputs[k]], [wrap(v)], retain_graph=True, allow_unused=True)
-        if g is not None and np.abs(g._data - again._data).max(initial=0.0) > self.nondet_tol:
+        seed = wrap(beside(self.outputs[j]._data, v))
+        (g,) = grad([self.outputs[j]], [self.inputs[k]], [seed], retain_graph=True, allow_unused=True)
+        (again,) = grad([self.outputs[j]], [self.inputs[k]], [seed], retain_graph=True, allow_unused=True)
+        if g is not None and np.abs(on_host(g._data) - on_host(again._data)).max(initial=0.0) > self.nondet_tol:
             raise GradcheckError(
                 f"Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
                 f"different values (input {k}, output {j}). The tolerance for nondeterminism was {self.nondet_tol}."
@@ -191,9 +193,10 @@ class _Check:
 
     def _push(self, k: int, direction: Any) -> list:
         """The directional derivatives of all outputs by forward mode."""
-        given = wrap(np.asarray(direction).astype(self.inputs[k]._data.dtype))
+        data = self.inputs[k]._data
+        given = wrap(beside(data, np.asarray(direction).astype(data.dtype)))
         return [
-            np.zeros(out._data.shape, out._data.dtype) if t is None else np.array(t._data)
+            np.zeros(out._data.shape, out._data.dtype) if t is None else np.array(on_host(t._data))
             for out, t in self._tangents({k: given})
         ]
 
@@ -203,7 +206,7 @@ class _Check:
             inputs = list(self.inputs)
             for k in self.wanted:
                 v = self.inputs[k]
-                tangent = given[k] if k in given else wrap(np.zeros(v._data.shape, v._data.dtype))
+                tangent = given[k] if k in given else wrap(beside(v._data, np.zeros(v._data.shape, v._data.dtype)))
                 inputs[k] = v.detach() if k == plain else forward_ad.make_dual(v.detach(), tangent)
             return [forward_ad.unpack_dual(o) for o in self._call(tuple(inputs))]
 
@@ -218,7 +221,7 @@ class _Check:
                 if (
                     a is not None
                     and b is not None
-                    and not np.allclose(a._data, b._data, self.rtol, self.atol, equal_nan=True)
+                    and not np.allclose(on_host(a._data), on_host(b._data), self.rtol, self.atol, equal_nan=True)
                 ):
                     raise GradcheckError(
                         f"Mismatch in tangent values for output with index: {j} when input: {k} has an undefined tangent value. "
@@ -238,7 +241,12 @@ class _Check:
 
             loop = [push([r]) for r in rows]
             try:
-                together = over_rows(push, [wrap(np.stack([r._data for r in rows]))], len(rows), transform=False)
+                together = over_rows(
+                    push,
+                    [wrap(beside(rows[0]._data, np.stack([on_host(r._data) for r in rows])))],
+                    len(rows),
+                    transform=False,
+                )
             except RuntimeError as e:
                 raise GradcheckError(
                     f"While computing batched gradients, got: {e}\n\ngradcheck or gradgradcheck failed while testing batched "
@@ -247,7 +255,7 @@ class _Check:
                 ) from e
             for n, row in enumerate(loop):
                 for j, (a, b) in enumerate(zip(together, row, strict=True)):
-                    if not np.allclose(a._data[n], b._data, self.rtol, self.atol):
+                    if not np.allclose(on_host(a._data)[n], on_host(b._data), self.rtol, self.atol):
                         raise GradcheckError(
                             f"For output {j} and input {k}: batched forward-mode gradients disagree with a loop"
                         )
@@ -301,11 +309,14 @@ class _Check:
         targets = [self.inputs[k] for k in self.wanted]
         for j in self.live:
             vectors = [_random(self.outputs[i], rng) for i in self.live]
-            zeros = [v if i == j else wrap(np.zeros_like(v._data)) for i, v in zip(self.live, vectors, strict=True)]
+            zeros = [
+                v if i == j else wrap(beside(v._data, np.zeros(v._data.shape, v._data.dtype)))
+                for i, v in zip(self.live, vectors, strict=True)
+            ]
             dense = grad([self.outputs[i] for i in self.live], targets, zeros, retain_graph=True, allow_unused=True)
             lone = grad([self.outputs[j]], targets, [vectors[self.live.index(j)]], retain_graph=True, allow_unused=True)
             for k, a, b in zip(self.wanted, dense, lone, strict=True):
-                a, b = [0.0 if g is None else g._data for g in (a, b)]
+                a, b = [0.0 if g is None else on_host(g._data) for g in (a, b)]
                 if not np.allclose(a, b, self.rtol, self.atol, equal_nan=True):
                     raise _undefined(
                         f"Expected backward function to handle undefined output grads: input {k}, only output {j} defined"
@@ -315,14 +326,14 @@ class _Check:
         """Gradients are absent or zero where all cotangents are: those of the outputs `absent` are None, the others zero."""
         outputs = [_Undefined.apply(self.outputs[j]) if j in absent else self.outputs[j] for j in self.live]
         for k, g in zip(self.wanted, self._zeros(outputs, absent), strict=True):
-            if g is not None and np.any(g._data):
+            if g is not None and np.any(on_host(g._data)):
                 raise _undefined(
                     "Expected all input grads to be undefined or zero when all output grads are undefined or zero: the gradient of "
                     f"input {k} is not, while outputs {absent} have no gradient"
                 )
 
     def _zeros(self, outputs: list, absent: list) -> tuple:
-        zeros = [wrap(np.zeros(o._data.shape, o._data.dtype)) for o in outputs]
+        zeros = [wrap(beside(o._data, np.zeros(o._data.shape, o._data.dtype))) for o in outputs]
         try:
             return grad(outputs, [self.inputs[k] for k in self.wanted], zeros, retain_graph=True, allow_unused=True)
         except (RuntimeError, TypeError, AttributeError) as e:
@@ -336,7 +347,7 @@ class _Check:
     def _scaled(self) -> None:
         """The gradients are linear in the cotangents: zero for zeros."""
         for k, g in zip(self.wanted, self._zeros([self.outputs[j] for j in self.live], []), strict=True):
-            if g is not None and np.any(g._data):
+            if g is not None and np.any(on_host(g._data)):
                 raise GradcheckError(
                     f"backward not multiplied by grad_output: the gradient of input {k} is not zero for zero cotangents"
                 )
@@ -345,7 +356,7 @@ class _Check:
         targets = [self.inputs[k] for k in self.wanted]
         for j in self.live:
             rows = [_random(self.outputs[j], rng) for _ in range(2)]
-            stacked = wrap(np.stack([r._data for r in rows]))
+            stacked = wrap(beside(rows[0]._data, np.stack([on_host(r._data) for r in rows])))
             together = grad(
                 [self.outputs[j]], targets, [stacked], retain_graph=True, allow_unused=True, is_grads_batched=True
             )
@@ -353,7 +364,7 @@ class _Check:
                 alone = grad([self.outputs[j]], targets, [row], retain_graph=True, allow_unused=True)
                 for k, a, b in zip(self.wanted, together, alone, strict=True):
                     if (a is None) != (b is None) or (
-                        a is not None and not np.allclose(a._data[n], b._data, self.rtol, self.atol)
+                        a is not None and not np.allclose(on_host(a._data)[n], on_host(b._data), self.rtol, self.atol)
                     ):
                         raise GradcheckError(f"batched gradients disagree with a loop: input {k}, output {j}")
 

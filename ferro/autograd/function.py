@@ -23,6 +23,7 @@ from ferro.autograd.function_outputs import (
     _returned,
 )
 from ferro.batched.levels import ALIVE
+from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, bump, wrap
 from ferro.core.dtypes import COMPLEX, INEXACT
@@ -108,15 +109,16 @@ class _FunctionPlan(CalledPlan):
             kinds = node.output_kinds
             if not node._materialize_non_diff_grads:
                 kinds = [None if slot is None else kind for kind, slot in zip(kinds, node.outputs, strict=True)]
-            grads = [self._cotangent(run, g, kind, node) for g, kind in zip(given, kinds, strict=True)]
+            near = next((g for g in given if g is not None), np.zeros(()))
+            grads = [self._cotangent(run, g, kind, node, near) for g, kind in zip(given, kinds, strict=True)]
             found = _backward(self.cls)(node, *grads)
         return _checked_gradients(self, found, node, run.record)
 
-    def _cotangent(self, run: Any, g: Any, kind: Any, node: Any) -> Any:
+    def _cotangent(self, run: Any, g: Any, kind: Any, node: Any, near: Any) -> Any:
         if g is None:
             if not node.materialize_grads or kind is None:
                 return None
-            return wrap(np.zeros(*kind))
+            return wrap(backend.beside(getattr(near, "_data", near), np.zeros(*kind)))
         return g if run.record else wrap(g)
 
 

@@ -93,6 +93,8 @@ class _Saved:
         with _mode.switched(grad=False, pack=()):
             # an output belongs to the node, which must not hold itself: the hook sees it without history, _result adds that
             given = t if self.index is None else wrap(t._data)
+            if self.index is not None and getattr(pack, "keeps_guards", False):
+                given._counter = self.version
             before = version_of(given).n
             self.packed = Packed(pack(given), unpack, address(t) if self.index is None else None, tangents_of(t))
         if given._counter.n != before:

@@ -11,7 +11,7 @@ from ferro.autograd import forward_ad
 from ferro.autograd._functional_arguments import _RETURNS, _STRICT, _TAKES, _inputs, _run, _scalar, _tuple, _vectors
 from ferro.autograd.backward import grad
 from ferro.batched.levels import running
-from ferro.core import batching
+from ferro.core import backend, batching
 from ferro.core import mode as _mode
 from ferro.core.base import wrap
 from ferro.core.history import history
@@ -51,13 +51,18 @@ def _pull(
             raise RuntimeError(
                 f"The {derivative} of the user-provided function is independent of input {i}.{_STRICT} when create_graph=True."
             )
-        result.append(wrap(np.zeros(x._data.shape, x._data.dtype)) if g is None else g)
+        result.append(wrap(backend.beside(x._data, np.zeros(x._data.shape, x._data.dtype))) if g is None else g)
     return result
 
 
 def _gradient(outputs: tuple, xs: tuple, strict: bool) -> list:
     """The recorded gradient of a scalar; in strict mode every part of it must depend on the inputs."""
-    found = _raw(outputs, xs, (wrap(np.ones(outputs[0]._data.shape, outputs[0]._data.dtype)),), True)
+    found = _raw(
+        outputs,
+        xs,
+        (wrap(backend.beside(outputs[0]._data, np.ones(outputs[0]._data.shape, outputs[0]._data.dtype))),),
+        True,
+    )
     for i, g in enumerate(found if strict else ()):
         if g is None or history(g) is None:
             first = (
@@ -126,7 +131,9 @@ def jvp(func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, 
         xs, single_in = _inputs("jvp", inputs, create_graph)
         vs = _vectors("jvp", v, xs, single_in, _TAKES)
         outputs, single_out = _run("jvp", func, xs, strict)
-        seeds = tuple([wrap(np.zeros(o._data.shape, o._data.dtype)).requires_grad_() for o in outputs])
+        seeds = tuple(
+            [wrap(backend.beside(o._data, np.zeros(o._data.shape, o._data.dtype))).requires_grad_() for o in outputs]
+        )
         pulled = _pull(outputs, xs, seeds, True, strict)
         found = _pull(pulled, seeds, vs, create_graph, strict, "gradient", "the cotangent of output")
     return _give(outputs, create_graph, single_out), _give(found, create_graph, single_out)
@@ -166,7 +173,9 @@ def jacobian(
         blocks = []
         for k, out in enumerate(outputs):
             shape = out._data.shape
-            units = wrap(np.eye(out._data.size, dtype=out._data.dtype).reshape(out._data.size, *shape))
+            units = wrap(
+                backend.beside(out._data, np.eye(out._data.size, dtype=out._data.dtype).reshape(out._data.size, *shape))
+            )
             if vectorize and out._data.size:
                 rows = _batched(lambda unit, out=out: _filled(_raw((out,), xs, (unit,), create_graph), xs), units)
             else:
@@ -174,7 +183,7 @@ def jacobian(
                 for row in found if strict else ():
                     _check_row(row, k, create_graph)
                 rows = [stack(list(column)) for column in zip(*[_filled(row, xs) for row in found], strict=True)]
-            rows = rows or [wrap(np.zeros(0, x._data.dtype)) for x in xs]
+            rows = rows or [wrap(backend.beside(x._data, np.zeros(0, x._data.dtype))) for x in xs]
             blocks.append([r.reshape((*shape, *x._data.shape)) for r, x in zip(rows, xs, strict=True)])
     given = [_give(b, create_graph, single_in) for b in blocks]
     return given[0] if single_out else tuple(given)
@@ -190,7 +199,10 @@ def _batched(function: Callable, units: Any, out_dim: int = 0) -> list:
 
 def _filled(found: list, xs: tuple) -> list:
     """Gradients with zeros for the inputs that have none."""
-    return [wrap(np.zeros(x._data.shape, x._data.dtype)) if g is None else g for g, x in zip(found, xs, strict=True)]
+    return [
+        wrap(backend.beside(x._data, np.zeros(x._data.shape, x._data.dtype))) if g is None else g
+        for g, x in zip(found, xs, strict=True)
+    ]
 
 
 def _by_columns(func: Callable, inputs: Any, create_graph: bool) -> Any:
@@ -212,7 +224,9 @@ def _by_columns(func: Callable, inputs: Any, create_graph: bool) -> Any:
 
     columns = []
     for i, x in enumerate(xs):
-        units = wrap(np.eye(x._data.size, dtype=x._data.dtype).reshape(x._data.size, *x._data.shape))
+        units = wrap(
+            backend.beside(x._data, np.eye(x._data.size, dtype=x._data.dtype).reshape(x._data.size, *x._data.shape))
+        )
         columns.append(_batched(along(i), units, -1))
     blocks = [
         [c[k].reshape((*shape, *x._data.shape)) for c, x in zip(columns, xs, strict=True)]

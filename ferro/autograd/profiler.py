@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from ferro.autograd._location import location
 from ferro.autograd._observer import Observer, arrays_of, node_of
-from ferro.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg
+from ferro.autograd.profiler_util import EventList, FunctionEvent, FunctionEventAvg, hidden_share
 from ferro.core import mode as _mode
 from ferro.core.apply import watched
 from ferro.core.op import Op
@@ -53,6 +53,9 @@ class emit_nvtx:
 def _profiler_enabled() -> bool:
     """Whether a profiler looks at what this context runs."""
     return any(isinstance(o, profile) for o in _mode.current().observers)
+
+
+EXCHANGES = -1  # stands for a thread: the lane of exchanges between processes
 
 
 class _Stacks(threading.local):
@@ -164,7 +167,18 @@ class profile(Observer):
             if self.record_shapes:
                 event.input_shapes = [list(a.shape) for a in arrays_of([g])]
 
+    def exchanged(self, name: str, start: int, end: int) -> None:
+        """Notes an exchange between processes, that went on beside what this one ran (nanoseconds): it has a lane of its own."""
+        self.thread_names.setdefault(EXCHANGES, "exchanges between processes")
+        event = FunctionEvent(name, "exchange", EXCHANGES, start)
+        event.end, event.inside = end, end - start
+        self.function_events.append(event)
+
     # -- results
+
+    def hidden(self) -> float:
+        """The share of the time of exchanges between processes in which this one ran operations or their backward; 0 without any."""
+        return hidden_share(self.function_events)
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
         """The events by name."""

@@ -8,7 +8,7 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg"]
 
 
 class FunctionEvent:
-    """One thing that ran: `name`, `kind` ("forward", "backward" or "user"), `thread`, and its time.
+    """One thing that ran: `name`, `kind` ("forward", "backward", "exchange" or "user"), `thread`, and its time.
 
     Times are in microseconds: `cpu_time_total`, and `self_cpu_time_total` without what ran inside.
     """
@@ -58,6 +58,33 @@ class FunctionEventAvg:
 
 
 _SORTS = ("cpu_time", "cpu_time_total", "self_cpu_time_total", "cpu_memory_usage", "count")
+
+
+def hidden_share(events: list[FunctionEvent]) -> float:
+    """The share of the time of exchanges in which operations or their backward ran as well."""
+    exchanges = _union([(e.start, e.end) for e in events if e.kind == "exchange"])
+    running = _union([(e.start, e.end) for e in events if e.kind in ("forward", "backward")])
+    whole = sum(end - start for start, end in exchanges)
+    both, i = 0, 0
+    for start, end in exchanges:
+        while i < len(running) and running[i][1] <= start:
+            i += 1
+        for other_start, other_end in running[i:]:
+            if other_start >= end:
+                break
+            both += min(end, other_end) - max(start, other_start)
+    return both / whole if whole else 0.0
+
+
+def _union(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The times covered by some spans, in order and apart."""
+    found: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((start, end))
+    return found
 
 
 class EventList(list):

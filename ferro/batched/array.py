@@ -3,7 +3,8 @@
 Note [Batched arrays].  A `Batched` has the shape of one slice; its `physical` array has the dimension of the batch in
 front of that.  Where vmaps are nested, `physical` is Batched itself; the level with the greatest number is outermost, so
 that two arrays agree on the order of their levels however they came about.  Views of a Batched share its memory, since
-they are made as views of `physical`.  NumPy's functions and ufuncs find their way here by NumPy's own protocols
+they are made as views of `physical`.  Arrays of a device may be batched as NumPy's are: `by` then calls the function of their
+library that has the name of NumPy's.  NumPy's functions and ufuncs find their way here by NumPy's own protocols
 (``__array_ufunc__``, ``__array_function__``), and what NumPy would have to read as plain numbers raises.
 """
 
@@ -17,6 +18,9 @@ from ferro.batched.levels import Level
 from ferro.cpu.shape import geometry, reach
 
 ALL = slice(None)
+# By types of arrays that lie on devices: the library that has NumPy's names for them, and their functions in place of `ferro.cpu`.
+LIBRARIES: dict[type, Any] = {}
+SERVING: dict[type, Any] = {}
 
 ITEM = (
     "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to "
@@ -55,6 +59,7 @@ class Batched:
     """See Note [Batched arrays]."""
 
     __slots__ = ("level", "physical")
+    __array_priority__ = 1000  # (CuPy's arrays leave operators to what has more than their 100)
 
     def __init__(self, physical: Any, level: Level) -> None:
         self.physical, self.level = physical, level
@@ -170,14 +175,14 @@ def _operators() -> None:
         "ge": np.greater_equal,
     }
     for name, f in binary.items():
-        setattr(Batched, f"__{name}__", lambda x, y, f=f: f(x, y))
-        setattr(Batched, f"__r{name}__", lambda x, y, f=f: f(y, x))
+        setattr(Batched, f"__{name}__", lambda x, y, f=f: by(f, x, y))
+        setattr(Batched, f"__r{name}__", lambda x, y, f=f: by(f, y, x))
         if f is not np.matmul:
-            setattr(Batched, f"__i{name}__", lambda x, y, f=f: f(x, y, out=x))
+            setattr(Batched, f"__i{name}__", lambda x, y, f=f: by(f, x, y, out=(x,)))
     for name, f in compare.items():
-        setattr(Batched, f"__{name}__", lambda x, y, f=f: f(x, y))
+        setattr(Batched, f"__{name}__", lambda x, y, f=f: by(f, x, y))
     for name, f in {"neg": np.negative, "pos": np.positive, "invert": np.invert, "abs": np.absolute}.items():
-        setattr(Batched, f"__{name}__", lambda x, f=f: f(x))
+        setattr(Batched, f"__{name}__", lambda x, f=f: by(f, x))
 
 
 _operators()
@@ -227,7 +232,7 @@ def pulled(x: Any, level: Level) -> Any:
 
 def expanded(x: Any, level: Level) -> Any:
     """`x` (not batched at `level`) once for every slice: a view with the dimension of the batch in front."""
-    return np.broadcast_to(x, (level.size, *x.shape))
+    return by(np.broadcast_to, x, (level.size, *x.shape))
 
 
 def fronted(x: Any, level: Level) -> Any:
@@ -258,8 +263,46 @@ def as_array(x: Any, dtype: Any = None) -> Any:
     return np.asarray(x, dtype)
 
 
+def is_array(x: Any) -> bool:
+    """Whether a value is an array: NumPy's, a device's, or batched."""
+    return isinstance(x, (np.ndarray, Batched)) or type(x) in LIBRARIES
+
+
+def device_type(values: Any) -> Any:
+    """The type of arrays of a device that is among values, or in them; None if there is none."""
+    for v in values:
+        kind = type(plain(v))
+        if kind in LIBRARIES:
+            return kind
+        if kind in (tuple, list) and (found := device_type(v)) is not None:
+            return found
+    return None
+
+
+def by(f: Any, *args: Any, **kwargs: Any) -> Any:
+    """A function of NumPy's of arrays of any backend."""
+    if LIBRARIES and (kind := device_type((args, kwargs.get("out")))) is not None:
+        if top((args, tuple(kwargs.values()))) is None:
+            given = [a[()] if type(a) is np.ndarray and not a.ndim else a for a in args]
+            name = str(_NAMES.get(f.__name__, f.__name__))
+            return getattr(LIBRARIES[kind], name)(*given, **kwargs)
+        if isinstance(f, np.ufunc):
+            return Batched.__array_ufunc__(args[0], f, "__call__", *args, **kwargs)
+        return Batched.__array_function__(args[0], f, (), args, kwargs)
+    return f(*args, **kwargs)
+
+
+_NAMES = {"absolute": "abs", "conjugate": "conj"}
+
+
+def numbers(n: int, near: Any, dtype: Any = None) -> Any:
+    """The numbers 0 to n - 1, where an array lies."""
+    found, kind = np.arange(n, dtype=dtype), type(plain(near))
+    return SERVING[kind].from_host(found) if kind in SERVING else found
+
+
 def plain(x: Any) -> Any:
-    """The NumPy array that holds all slices."""
+    """The array of one backend that holds all slices."""
     while type(x) is Batched:
         x = x.physical
     return x

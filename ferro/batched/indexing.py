@@ -15,9 +15,12 @@ from ferro.batched.array import (
     NotPlain,
     aligned,
     batch,
+    by,
     expanded,
     fronted,
     has,
+    is_array,
+    numbers,
     plain,
     top,
 )
@@ -54,7 +57,7 @@ def set_item(x: Batched, key: Any, value: Any) -> None:
     if not has(x, level):
         raise NotPlain(IN_PLACE)
     if _is_basic(parts):
-        np.copyto(batch(x.physical[_in_front(parts)], level), value, casting="unsafe")
+        by(np.copyto, batch(x.physical[_in_front(parts)], level), value, casting="unsafe")
         return
     for i in range(level.size):
         x.physical[i, ...][sliced(key, level, i)] = sliced(value, level, i)
@@ -99,7 +102,8 @@ def _slice_place(f: Callable, level: Level, g: Any, shape: tuple, key: tuple) ->
 def _along(index: Batched, shape: tuple, dim: int) -> Any:
     """A batched index of one dimension as one that has all dimensions of `shape` (that of all slices)."""
     p = index.physical
-    return np.broadcast_to(
+    return by(
+        np.broadcast_to,
         p.reshape((len(p), *(1,) * (dim - 1), -1, *(1,) * (len(shape) - dim - 1))),
         (*shape[:dim], p.shape[-1], *shape[dim + 1 :]),
     )
@@ -135,13 +139,13 @@ def _index_write(f: Callable, level: Level, x: Any, dim: int, index: Any, src: A
     elif has(src, level):
         src = aligned(src, level, x.ndim - 1)
     if not has(index, level):
-        if isinstance(src, (np.ndarray, Batched)) and f.args[0] == "index_fill":
-            src = np.broadcast_to(src, (*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :]))
+        if is_array(src) and f.args[0] == "index_fill":
+            src = by(np.broadcast_to, src, (*x.shape[:dim], index.shape[0], *x.shape[dim + 1 :]))
             return batch(call("index_copy", x, dim, index, src), level)
         return batch(f(x, dim, index, src), level)
     places = _along(index, x.shape, dim)
-    if f.args[0] == "index_fill" and isinstance(src, (np.ndarray, Batched)):
-        src = np.broadcast_to(src, places.shape)
+    if f.args[0] == "index_fill" and is_array(src):
+        src = by(np.broadcast_to, src, places.shape)
     return batch(call("scatter_add" if f.args[0] == "index_add" else "scatter", x, dim, places, src), level)
 
 
@@ -151,7 +155,7 @@ def _index_write(f: Callable, level: Level, x: Any, dim: int, index: Any, src: A
 def _numbered(index: Any, level: Level, size: int) -> Any:
     """Numbers of elements of each slice as numbers among the elements of all."""
     index = fronted(index, level)
-    return index % size + (np.arange(level.size) * size).reshape((-1, *(1,) * (index.ndim - 1)))
+    return index % size + (numbers(level.size, index) * size).reshape((-1, *(1,) * (index.ndim - 1)))
 
 
 @rule("take")
@@ -221,9 +225,9 @@ class _Places:
             self.moves = () if _adjacent(dims) else ((index.ndim - 1, 0),)
             return
         n = index.ndim - 1
-        p = np.moveaxis(index.physical, 0, 1)
+        p = by(np.moveaxis, index.physical, 0, 1)
         if in_x:
-            first = np.broadcast_to(np.arange(level.size, dtype=p.dtype).reshape((-1, *(1,) * n)), p.shape[1:])
+            first = by(np.broadcast_to, numbers(level.size, p, p.dtype).reshape((-1, *(1,) * n)), p.shape[1:])
             self.index, self.dims = call("cat", (first[None], p), 0), (0, *[d + 1 for d in dims])
             if not _adjacent(self.dims):  # (B, index, ...): the index goes to its place
                 self.moves = tuple([(1, where + n)] * n) if where else ()
@@ -236,13 +240,13 @@ class _Places:
     def read(self, out: Any) -> Any:
         """What `index_get` of these gives, with the batch in front and the dimensions as in each slice."""
         for source, target in self.moves:
-            out = np.moveaxis(out, source, target)
+            out = by(np.moveaxis, out, source, target)
         return out
 
     def write(self, value: Any) -> Any:
         """The transpose of `read`."""
         for source, target in reversed(self.moves):
-            value = np.moveaxis(value, target, source)
+            value = by(np.moveaxis, value, target, source)
         return value
 
 
@@ -265,7 +269,7 @@ def _index_put_at(f: Callable, level: Level, x: Any, index: Any, value: Any, dim
     rest = [s for d, s in enumerate(x.shape) if d not in dims]
     where = dims[0] if _adjacent(dims) else 0
     shape = (*rest[:where], *inner, *rest[where:])
-    value = fronted(np.broadcast_to(value, shape), level)
+    value = fronted(by(np.broadcast_to, value, shape), level)
     places = _Places(level, True, index, dims)
     assert n == len(inner)
     return batch(f(fronted(x, level), places.index, places.write(value), places.dims, accumulate), level)

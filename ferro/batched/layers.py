@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from ferro.batched.array import Batched, aligned, batch, fronted, has
+from ferro.batched.array import aligned, batch, fronted, has, is_array
 from ferro.batched.levels import Level
 from ferro.batched.rules import call, declare, rebatched, rule
 
@@ -99,7 +97,7 @@ def _by_images(f: Callable, level: Level, *args: Any) -> Any:
     """All arrays have images, which do not know of each other, in their first dimension."""
     if not level.size:
         return NotImplemented
-    return _from_images(f(*[_to_images(a, level) if isinstance(a, (Batched, np.ndarray)) else a for a in args]), level)
+    return _from_images(f(*[_to_images(a, level) if is_array(a) else a for a in args]), level)
 
 
 # -- normalisation -----------------------------------------------------------------------------------------------------

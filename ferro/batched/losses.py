@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.batched.array import batch, fronted, has
+from ferro.batched.array import batch, by, expanded, fronted, has
 from ferro.batched.levels import Level
 from ferro.batched.rules import call, rule
 
@@ -31,7 +31,7 @@ def _total(target: Any, weight: Any, ignore_index: int, dtype: Any) -> Any:
     """What the mean of each slice is divided by: its number of samples, or the sum of their weights."""
     valid = target != ignore_index
     if weight is not None:
-        valid = np.where(valid, call("take", weight, np.where(valid, target, 0)), 0)
+        valid = by(np.where, valid, call("take", weight, by(np.where, valid, target, 0)), 0)
     return call("sum", valid.astype(dtype), tuple(range(target.ndim)), False)
 
 
@@ -46,7 +46,7 @@ def _shared(g: Any, target: Any, total: Callable, reduction: str) -> Any:
     """The cotangent of every sample, from that of the reduced loss."""
     if reduction == "none":
         return g
-    return np.broadcast_to((g if reduction == "sum" else g / total())[(None,) * target.ndim], target.shape)
+    return by(np.broadcast_to, (g if reduction == "sum" else g / total())[(None,) * target.ndim], target.shape)
 
 
 @rule("cross_entropy")
@@ -57,7 +57,11 @@ def _cross_entropy(
         return NotImplemented
     loss, kept = f(_samples(x, level), _samples(target, level), weight, ignore_index, "none", smoothing)
     total = lambda: _total(target, weight, ignore_index, x.dtype)  # noqa: E731
-    return _reduced(_slices(loss, level), total, reduction), _slices(kept, level)
+    by_sample = (
+        kept.shape[0] == loss.shape[0]
+    )  # (a device keeps what is not divided by samples: all slices have all of it)
+    kept = _slices(kept, level) if by_sample else batch(expanded(kept, level), level)
+    return _reduced(_slices(loss, level), total, reduction), kept
 
 
 @rule("cross_entropy_vjp")
@@ -76,9 +80,8 @@ def _cross_entropy_vjp(
     if not _fits(level, weight, smoothing):
         return NotImplemented
     g = _shared(g, target, lambda: _total(target, weight, ignore_index, x.dtype), reduction)
-    found = f(
-        *[_samples(v, level) for v in (g, x, target)], weight, ignore_index, "none", smoothing, _samples(kept, level)
-    )
+    kept = _samples(kept, level) if kept.shape[0] == target.size else fronted(kept, level)[0]
+    found = f(*[_samples(v, level) for v in (g, x, target)], weight, ignore_index, "none", smoothing, kept)
     return _slices(found, level)
 
 

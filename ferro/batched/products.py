@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from ferro.batched.array import aligned, batch, fronted, has
+from ferro.batched.array import aligned, batch, fronted, has, numbers
 from ferro.batched.levels import Level
 from ferro.batched.rules import call, declare, each, rule
 
@@ -65,7 +63,7 @@ def _addmm(f: Callable, level: Level, c: Any, x: Any, y: Any, beta: Any, alpha: 
 
 def _of_slice(places: Any, level: Level, count: int) -> Any:
     """Numbers of rows, for each slice in turn those of its part of a matrix in which all slices lie below each other."""
-    return (np.arange(level.size)[:, None] * count + places).reshape(-1)
+    return (numbers(level.size, places)[:, None] * count + places).reshape(-1)
 
 
 def _below_each_other(x: Any, level: Level) -> Any:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ferro.batched.array import DYNAMIC, IN_PLACE, Batched, NotPlain, aligned, batch, fronted, has, plain, top
+from ferro.batched.array import (
+    IN_PLACE,
+    Batched,
+    NotPlain,
+    aligned,
+    batch,
+    by,
+    fronted,
+    has,
+    is_array,
+    top,
+)
 from ferro.batched.levels import Level
 from ferro.batched.rules import call, loop, rebatched
 
@@ -26,10 +38,10 @@ def _ufunc(x: Batched, f: Any, method: str, *args: Any, **kwargs: Any) -> Any:
     elif f is np.matmul:
         result = call("matmul", *args)
     elif f.signature is not None:
-        result = loop(f"numpy.{f.__name__}", f, level, args, kwargs)
+        result = loop(f"numpy.{f.__name__}", partial(by, f), level, args, kwargs)
     else:
         operands = (*args, where)
-        ndim = max([a.ndim for a in operands if isinstance(a, (Batched, np.ndarray))])
+        ndim = max([a.ndim for a in operands if is_array(a)])
         *given, mask = [aligned(a, level, ndim) for a in operands]
         if where is not True:
             kwargs["where"] = mask
@@ -37,14 +49,19 @@ def _ufunc(x: Batched, f: Any, method: str, *args: Any, **kwargs: Any) -> Any:
         if type(target) is Batched and target.level is level and target.dtype is not None and where is True:
             if np.broadcast_shapes(*[a.shape for a in args if hasattr(a, "shape")]) != target.shape:
                 raise ValueError(f"operands cannot be broadcast to the shape {list(target.shape)} of the result")
-            f(*[_as_wide(a, level, target.physical.ndim) for a in args], out=(target.physical,), **kwargs)
+            by(f, *[_as_wide(a, level, target.physical.ndim) for a in args], out=_one(target.physical), **kwargs)
             return target
-        result = rebatched(f(*given, **kwargs), level)
+        result = rebatched(by(f, *given, **kwargs), level)
     if out is None:
         return result
     for target, value in zip(out, result if type(result) is tuple else (result,), strict=True):
-        np.copyto(target, value, casting="same_kind", where=where)
+        by(np.copyto, target, value, casting="same_kind", where=where)
     return out[0] if len(out) == 1 else out
+
+
+def _one(target: Any) -> Any:
+    """The result of a ufunc as its `out` takes it: CuPy's takes an array, and no tuple."""
+    return (target,) if type(target) in (np.ndarray, Batched) else target
 
 
 def _as_wide(a: Any, level: Level, ndim: int) -> Any:
@@ -59,7 +76,7 @@ def _function(x: Batched, f: Any, types: Any, args: tuple, kwargs: dict) -> Any:
     if "out" in kwargs:
         raise NotPlain(IN_PLACE)
     level: Any = top((args, tuple(kwargs.values())))
-    return loop(f"numpy.{f.__name__}", f, level, args, kwargs)
+    return loop(f"numpy.{f.__name__}", partial(by, f), level, args, kwargs)
 
 
 def _method(x: Batched, name: str) -> Any:
@@ -100,7 +117,7 @@ _CHANGING = (
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 
-def _of(*functions: Any) -> Callable:
+def rule_of(*functions: Any) -> Callable:
     def enter(rule: Callable) -> Callable:
         for f in functions:
             FUNCTIONS[f] = rule
@@ -112,8 +129,8 @@ def _of(*functions: Any) -> Callable:
 def _elementwise(f: Any) -> None:
     def rule(*args: Any, **kwargs: Any) -> Any:
         level: Any = top(args)
-        ndim = max([a.ndim for a in args if isinstance(a, (Batched, np.ndarray))])
-        return rebatched(f(*[aligned(a, level, ndim) for a in args], **kwargs), level)
+        ndim = max([a.ndim for a in args if is_array(a)])
+        return rebatched(by(f, *[aligned(a, level, ndim) for a in args], **kwargs), level)
 
     FUNCTIONS[f] = rule
 
@@ -138,11 +155,11 @@ for _f in (
     _elementwise(_f)
 
 
-@_of(np.clip)
+@rule_of(np.clip)
 def _clip(a: Any, a_min: Any = None, a_max: Any = None, **kwargs: Any) -> Any:
     if a_min is not None:
-        a = np.maximum(a, a_min)
-    return a if a_max is None else np.minimum(a, a_max)
+        a = by(np.maximum, a, a_min)
+    return a if a_max is None else by(np.minimum, a, a_max)
 
 
 def _axes(x: Batched, axis: Any) -> Any:
@@ -163,7 +180,7 @@ def _reduction(f: Any) -> None:
             return loop(f"numpy.{f.__name__}", f, top((a, args, tuple(kwargs.values()))), (a, axis, *args), kwargs)  # type: ignore[arg-type]
         if a.level.size == 0 and f in (np.min, np.max):
             raise RuntimeError(f"numpy.{f.__name__}: no reduction over a batch without slices")
-        return batch(f(a.physical, _axes(a, axis), *args, **kwargs), a.level)
+        return batch(by(f, a.physical, _axes(a, axis), *args, **kwargs), a.level)
 
     FUNCTIONS[f] = rule
 
@@ -192,7 +209,7 @@ def _along(f: Any, default: int | None = None) -> None:
         p = a.physical
         if axis is None or not a.ndim:
             p, axis = p.reshape((len(p), -1)), 0
-        return batch(f(p, axis=axis + 1 if axis >= 0 else axis, **kwargs), a.level)
+        return batch(by(f, p, axis=axis + 1 if axis >= 0 else axis, **kwargs), a.level)
 
     FUNCTIONS[f] = rule
 
@@ -202,27 +219,27 @@ for _f in (np.argmax, np.argmin, np.cumsum, np.cumprod):
 _along(np.argsort, -1)
 
 
-@_of(np.transpose)
+@rule_of(np.transpose)
 def _transpose(a: Any, axes: Any = None) -> Any:
     n = a.ndim
     axes = tuple(range(n))[::-1] if axes is None else [d % n for d in axes]
     return batch(a.physical.transpose((0, *[d + 1 for d in axes])), a.level)
 
 
-@_of(np.swapaxes)
+@rule_of(np.swapaxes)
 def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     n = a.ndim
     return batch(a.physical.swapaxes(axis1 % n + 1, axis2 % n + 1), a.level)
 
 
-@_of(np.moveaxis)
+@rule_of(np.moveaxis)
 def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
     n = a.ndim
     shifted = [tuple([d % n + 1 for d in (v if isinstance(v, (tuple, list)) else (v,))]) for v in (source, destination)]
-    return batch(np.moveaxis(a.physical, *shifted), a.level)
+    return batch(by(np.moveaxis, a.physical, *shifted), a.level)
 
 
-@_of(np.reshape)
+@rule_of(np.reshape)
 def _reshape(a: Any, shape: Any, order: Any = "C", **kwargs: Any) -> Any:
     if order != "C":
         return loop("numpy.reshape", np.reshape, a.level, (a, shape, order), {})
@@ -235,31 +252,31 @@ def _reshape(a: Any, shape: Any, order: Any = "C", **kwargs: Any) -> Any:
     return batch(a.physical.reshape((a.level.size, *shape)), a.level)
 
 
-@_of(np.ravel)
+@rule_of(np.ravel)
 def _ravel(a: Any, order: Any = "C") -> Any:
     return _reshape(a, (a.size,), order)
 
 
-@_of(np.broadcast_to)
+@rule_of(np.broadcast_to)
 def _broadcast_to(a: Any, shape: Any, subok: bool = False) -> Any:
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    return batch(np.broadcast_to(aligned(a, a.level, len(shape)), (a.level.size, *shape)), a.level)
+    return batch(by(np.broadcast_to, aligned(a, a.level, len(shape)), (a.level.size, *shape)), a.level)
 
 
-@_of(np.broadcast_arrays)
+@rule_of(np.broadcast_arrays)
 def _broadcast_arrays(*args: Any, subok: bool = False) -> tuple:
     shape = np.broadcast_shapes(*[np.shape(a) for a in args])
-    return tuple([np.broadcast_to(a, shape) for a in args])
+    return tuple([by(np.broadcast_to, a, shape) for a in args])
 
 
-@_of(np.expand_dims)
+@rule_of(np.expand_dims)
 def _expand_dims(a: Any, axis: Any) -> Any:
     n = a.ndim + (len(axis) if isinstance(axis, tuple) else 1)
     axes = tuple([d % n + 1 for d in (axis if isinstance(axis, tuple) else (axis,))])
-    return batch(np.expand_dims(a.physical, axes), a.level)
+    return batch(by(np.expand_dims, a.physical, axes), a.level)
 
 
-@_of(np.squeeze)
+@rule_of(np.squeeze)
 def _squeeze(a: Any, axis: Any = None) -> Any:
     n = a.ndim
     if axis is None:
@@ -268,12 +285,12 @@ def _squeeze(a: Any, axis: Any = None) -> Any:
     return batch(a.physical.squeeze(axes), a.level)
 
 
-@_of(np.flip)
+@rule_of(np.flip)
 def _flip(m: Any, axis: Any = None) -> Any:
-    return batch(np.flip(m.physical, _axes(m, axis)), m.level)
+    return batch(by(np.flip, m.physical, _axes(m, axis)), m.level)
 
 
-@_of(np.atleast_1d)
+@rule_of(np.atleast_1d)
 def _atleast_1d(*arys: Any) -> Any:
     found = tuple(
         [a[None] if type(a) is Batched and not a.ndim else a if type(a) is Batched else np.atleast_1d(a) for a in arys]
@@ -281,24 +298,25 @@ def _atleast_1d(*arys: Any) -> Any:
     return found[0] if len(found) == 1 else found
 
 
-@_of(np.stack)
+@rule_of(np.stack)
 def _stack(arrays: Any, axis: int = 0, **kwargs: Any) -> Any:
     arrays = list(arrays)
     level: Any = top(arrays)
     return batch(
-        np.stack(
-            [fronted(np.asarray(a) if not isinstance(a, Batched) else a, level) for a in arrays],
+        by(
+            np.stack,
+            [fronted(a if is_array(a) else np.asarray(a), level) for a in arrays],
             axis + 1 if axis >= 0 else axis,
         ),
         level,
     )
 
 
-@_of(np.concatenate)
+@rule_of(np.concatenate)
 def _concatenate(arrays: Any, axis: Any = 0, **kwargs: Any) -> Any:
     arrays = list(arrays)
     level: Any = top(arrays)
-    return batch(np.concatenate([fronted(a, level) for a in arrays], axis + 1 if axis >= 0 else axis), level)
+    return batch(by(np.concatenate, [fronted(a, level) for a in arrays], axis + 1 if axis >= 0 else axis), level)
 
 
 def _like(f: Any, more: int) -> None:
@@ -309,7 +327,7 @@ def _like(f: Any, more: int) -> None:
         if shape is not None:
             kwargs["shape"] = (a.level.size, *(shape if isinstance(shape, (tuple, list)) else (shape,)))
         values = [aligned(v, a.level, a.ndim) for v in args[:more]]
-        return batch(f(a.physical, *values, *args[more:], **kwargs), a.level)
+        return batch(by(f, a.physical, *values, *args[more:], **kwargs), a.level)
 
     FUNCTIONS[f] = rule
 
@@ -318,72 +336,21 @@ for _f, _n in ((np.zeros_like, 0), (np.ones_like, 0), (np.empty_like, 0), (np.fu
     _like(_f, _n)
 
 
-@_of(np.copy)
+@rule_of(np.copy)
 def _copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
     p = a.physical
-    return batch(p.copy() if type(p) is Batched else np.array(p, order=order), a.level)
+    return batch(np.array(p, order=order) if type(p) is np.ndarray else p.copy(), a.level)
 
 
-@_of(np.copyto)
+@rule_of(np.copyto)
 def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     level = top((dst, src, where))
     if not has(dst, level):  # type: ignore[arg-type]
         raise NotPlain(IN_PLACE)
     n = dst.ndim
-    if isinstance(src, (Batched, np.ndarray)) and src.ndim > n:
+    if is_array(src) and src.ndim > n:
         src = src.reshape(src.shape[src.ndim - n :])  # (NumPy drops leading dimensions of size 1)
-    np.copyto(dst.physical, aligned(src, level, n), casting=casting, where=aligned(where, level, n))  # type: ignore[arg-type]
-
-
-@_of(np.may_share_memory, np.shares_memory)
-def _may_share_memory(a: Any, b: Any, max_work: Any = None) -> bool:
-    return np.may_share_memory(plain(a), plain(b))
-
-
-@_of(np.result_type)
-def _result_type(*args: Any) -> Any:
-    return np.result_type(*[a.dtype if isinstance(a, Batched) else a for a in args])
-
-
-@_of(np.can_cast)
-def _can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
-    return np.can_cast(*[a.dtype if isinstance(a, Batched) else a for a in (from_, to)], casting=casting)
-
-
-@_of(np.shape)
-def _shape(a: Any) -> tuple:
-    return a.shape
-
-
-@_of(np.ndim)
-def _ndim(a: Any) -> int:
-    return a.ndim
-
-
-@_of(np.size)
-def _size(a: Any, axis: Any = None) -> int:
-    return a.size if axis is None else a.shape[axis]
-
-
-@_of(np.iscomplexobj)
-def _iscomplexobj(x: Any) -> bool:
-    return x.dtype.kind == "c"
-
-
-@_of(np.isrealobj)
-def _isrealobj(x: Any) -> bool:
-    return x.dtype.kind != "c"
-
-
-def _dynamic(f: Any) -> None:
-    def rule(*args: Any, **kwargs: Any) -> Any:
-        raise NotPlain(DYNAMIC.format(f.__name__))
-
-    FUNCTIONS[f] = rule
-
-
-for _f in (np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.extract, np.trim_zeros):
-    _dynamic(_f)
+    by(np.copyto, dst.physical, aligned(src, level, n), casting=casting, where=aligned(where, level, n))  # type: ignore[arg-type]
 
 
 # -- methods -----------------------------------------------------------------------------------------------------------
@@ -393,8 +360,8 @@ def _sizes(args: tuple) -> Any:
     return args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
 
 
-def _astype(x: Batched, dtype: Any, **kwargs: Any) -> Any:
-    found = x.physical.astype(dtype, **kwargs)
+def _astype(x: Batched, dtype: Any, *args: Any, **kwargs: Any) -> Any:
+    found = x.physical.astype(dtype, *args, **kwargs)
     return x if found is x.physical else batch(found, x.level)
 
 
@@ -417,13 +384,13 @@ METHODS: dict[str, Callable] = {
     "squeeze": _squeeze,
     "ravel": _ravel,
     "flatten": lambda x, order="C": _copy(_ravel(x, order)),
-    "conj": np.conjugate,
-    "conjugate": np.conjugate,
-    "round": np.round,
+    "conj": lambda x: by(np.conjugate, x),
+    "conjugate": lambda x: by(np.conjugate, x),
+    "round": lambda x, *args, **kwargs: by(np.round, x, *args, **kwargs),
     "clip": lambda x, *args, **kwargs: _clip(x, *args, **kwargs),
     "nonzero": np.nonzero,
 }
 for _name in ("sum", "prod", "mean", "any", "all", "min", "max", "argmax", "argmin", "cumsum", "cumprod", "var", "std"):
     METHODS[_name] = FUNCTIONS[getattr(np, _name)]
 for _name in ("take", "repeat", "dot", "searchsorted", "argsort", "trace", "diagonal"):
-    METHODS[_name] = lambda x, *args, name=_name, **kwargs: getattr(np, name)(x, *args, **kwargs)
+    METHODS[_name] = lambda x, *args, name=_name, **kwargs: by(getattr(np, name), x, *args, **kwargs)

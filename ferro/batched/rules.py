@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
-from ferro.batched.array import DYNAMIC, Batched, aligned, batch, fronted, has, top
+from ferro.batched.array import DYNAMIC, SERVING, Batched, aligned, batch, device_type, fronted, has, is_array, top
 from ferro.batched.levels import Level
 
 RULES: dict[str, Any] = {}
@@ -80,7 +80,8 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """The function `name` of arrays of any backend."""
     level = top(args)
     if level is None:
-        return getattr(cpu, name)(*args, **kwargs)
+        module = SERVING.get(device_type(args), cpu) if SERVING else cpu
+        return getattr(module, name)(*args, **kwargs)
     found = RULES.get(name)
     result: Any = NotImplemented
     if found is not None:
@@ -210,7 +211,7 @@ def stacked(name: str, results: list, level: Level) -> Any:
         if any(len(r) != len(first) for r in results):
             raise RuntimeError(DYNAMIC.format(f"{name} returned {sorted({len(r) for r in results})} arrays"))
         return type(first)([stacked(name, list(rs), level) for rs in zip(*results, strict=True)])
-    if isinstance(first, (np.ndarray, np.generic, Batched)):
+    if isinstance(first, np.generic) or is_array(first):
         if any(r.shape != first.shape for r in results):
             raise RuntimeError(
                 DYNAMIC.format(f"{name} returned the shapes {sorted({tuple(r.shape) for r in results})}")

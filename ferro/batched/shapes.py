@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.batched.array import aligned, batch, fronted, has, top
+from ferro.batched.array import Batched, aligned, batch, by, fronted, has, top
 from ferro.batched.rules import QUIET, SHARING, call, declare, each, rule
 from ferro.cpu.shape import strided
 
@@ -75,8 +75,8 @@ def _bit_view(f: Any, level: Any, x: Any, dtype: Any) -> Any:
 @rule("windows")
 def _windows(f: Any, level: Any, x: Any, dim: int, size: int, step: int) -> Any:
     if not x.ndim:
-        return batch(np.broadcast_to(x.physical[:, None], (level.size, size)), level)
-    if type(x.physical) is not np.ndarray:  # the batch of an outer level comes to lie in front
+        return batch(by(np.broadcast_to, x.physical[:, None], (level.size, size)), level)
+    if type(x.physical) is Batched:  # the batch of an outer level comes to lie in front
         return NotImplemented
     return batch(f(x.physical, dim % x.ndim + 1, size, step), level)
 

@@ -16,7 +16,7 @@ from ferro import cpu
 from ferro.batched.levels import ALIVE
 from ferro.core import backend, dtypes, tape
 from ferro.core.arguments import unlike
-from ferro.core.backend import DEVICES, HOST, xp_of
+from ferro.core.backend import DEVICES, HOST, deciding
 from ferro.core.base import LEAF, TensorBase, is_inference, mark_inference, not_a_tensor, watch_result, wrap
 from ferro.core.casting import cast_inputs
 from ferro.core.forward_mode import apply_dual
@@ -234,7 +234,7 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
             a = x._data
             arrays.append(a)
             if type(a) is not HOST:
-                xp = xp_of(a)
+                xp = deciding(xp, a)
             if recording and (x._node if (v := x._counter) is None or not v.n else history(x)) is not None:
                 mask |= bit
         bit <<= 1

@@ -7,9 +7,9 @@ that formulas use: conj, real, imag, T, reshape, astype, copy, fill, item, sum a
 other array shows its memory. Numbers, 0-d arrays of NumPy's among them, may stand wherever a function takes an array.
 
 Where the memory is not the processor's, the module has a `device` (the device type, such as "privateuseone"), and
-``from_host(array)`` and ``to_host(array)``, which copy; perhaps ``pinned(array)``, ``is_pinned(array)`` and ``from_pinned(array)``
-for copies that nobody waits for. Then ``tensor.to(device)`` and ``device=`` bring tensors there,
-0-d tensors are brought along where they meet others, and all else that meets must lie on one device.
+``from_host(array)`` and ``to_host(array)``, which copy; ``library``, which has NumPy's names for these arrays, for vmap; perhaps
+``pinned(array)``, ``is_pinned(array)`` and ``from_pinned(array)`` for copies that nobody waits for. Then ``tensor.to(device)`` and
+``device=`` bring tensors there, 0-d tensors are brought along where they meet others, and all else that meets must lie on one device.
 
 A module that looks at operations, not at the steps they are made of, has ``whole(op)``: the function of (arrays,
 parameters) that stands for the operation's forward, and ``large_formulas(plan)``, the formulas for gradients that are large
@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import LIBRARIES, SERVING, plain
 from ferro.batched.array import new_array as _new_batched
 from ferro.core.device import CPU, DEVICE_BACKENDS, LAZY, device
 from ferro.xp import complete
@@ -53,7 +54,18 @@ def register(array_type: type, module: Any) -> None:
             raise ValueError(f"register: the device type {name} has a backend already")
         DEVICE_BACKENDS[name] = module
         DEVICES.append(array_type)
+        SERVING[array_type] = module
+        library = getattr(module, "library", None)
+        if library is not None:
+            LIBRARIES[array_type] = library
     complete(module)
+    _MODULES[array_type] = module
+
+
+def enter(array_type: type, module: Any) -> None:
+    """The same for what stands for arrays of a device that has a backend."""
+    complete(module)
+    DEVICES.append(array_type)
     _MODULES[array_type] = module
 
 
@@ -66,7 +78,7 @@ def beside(array: Any, given: Any) -> Any:
     """A NumPy array, brought to the backend of `array` where that lies on another device."""
     if type(array) is HOST:
         return given
-    bring = getattr(xp_of(array), "from_host", None)
+    bring = getattr(xp_of(plain(array)), "from_host", None)
     return given if bring is None or type(given) is not HOST else bring(given)
 
 
@@ -80,7 +92,14 @@ def new_array(like: Any, shape: tuple, make: Any, *args: Any) -> Any:
     """make(shape, *args), a NumPy array, on the backend of `like`; where that is batched, one for each slice."""
     if type(like) is HOST:
         return make(shape, *args)
-    return beside(like, _new_batched(like, shape, lambda s: make(s, *args)))
+    return _new_batched(like, shape, lambda s: beside(like, make(s, *args)))
+
+
+def asked(array: Any, what: str) -> None:
+    """Tells the backend of an array that the program is about to wait for its numbers."""
+    tell = getattr(_MODULES.get(type(array)), "asked", None)
+    if tell is not None:
+        tell(what)
 
 
 def is_host(array: Any) -> bool:
@@ -95,9 +114,17 @@ def is_writable(array: Any) -> bool:
 
 def device_of(array: Any) -> device:
     """The device on which an array lies."""
-    module = None if type(array) is HOST else xp_of(array)
+    module = None if type(array) is HOST else xp_of(plain(array))
     name = getattr(module, "device", None)
     return CPU if name is None else device(name, getattr(module, "index", None))
+
+
+def address(array: Any) -> int:
+    """The address of the first element of an array; 0 if there is none."""
+    if not array.size:
+        return 0
+    found = getattr(_MODULES.get(type(array)), "address", None)
+    return array.ctypes.data if found is None else found(array)
 
 
 def moved(array: Any, to: device, waits: bool = True) -> Any:
@@ -153,13 +180,24 @@ def large_formulas(xp: Any, plan: Any) -> tuple:
 
 def xp_beside(array: Any, saved: Any) -> Any:
     """The module of array functions where an array meets the saved values of a node."""
-    if type(array) is HOST and type(saved) is tuple:
-        for value in saved:
-            for v in value if type(value) is tuple else (value,):
-                a = getattr(v, "_data", v)
-                if type(a) in _MODULES:
-                    return _MODULES[type(a)]
+    if (type(array) is HOST or type(array) in SERVING) and type(saved) is tuple:
+        found = {
+            type(getattr(v, "_data", v)) for value in saved for v in (value if type(value) is tuple else (value,))
+        } & {*_MODULES}
+        others = found - {*SERVING}  # (what is batched decides before a device)
+        if others or (found and type(array) is HOST):
+            return _MODULES[next(iter(others or found))]
     return xp_of(array)
+
+
+def deciding(xp: Any, array: Any) -> Any:
+    """The module that serves an array beside others that `xp` serves: a device decides before NumPy's, what is batched before a device."""
+    found = xp_of(array)
+    if xp is cpu:
+        return found
+    if type(array) in DEVICES:
+        return xp if getattr(xp, "device", None) or not getattr(xp, "stands_for_host", False) else found
+    return xp if getattr(xp, "device", None) and getattr(array, "stands_for_host", False) else found
 
 
 def xp_of(array: Any) -> Any:

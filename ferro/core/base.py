@@ -250,6 +250,11 @@ def root(view: View) -> TensorBase:
     return view.base if m is None or m.view is None else m.view.base
 
 
+def _is_packed(saved: Any) -> bool:
+    """Whether a hook has what a node saved (`Packed`), or some of it."""
+    return any(hasattr(one, "unpack") for one in (saved if type(saved) is tuple else (saved,)))
+
+
 def watch(t: TensorBase, v: Version) -> Version:
     """Lets the node that made `t`, if it saved its result, check `v` before using it; returns the version that it checks."""
     node: Any = t._node
@@ -263,7 +268,7 @@ def watch(t: TensorBase, v: Version) -> Version:
         meta = node_meta(node)
         if meta.packed and (
             type(node.saved) is not tuple
-            or any(k in kept and not isinstance(s, HOST) for s, k in zip(node.saved, node.plan.kinds, strict=True))
+            or any(k in kept and _is_packed(s) for s, k in zip(node.saved, node.plan.kinds, strict=True))
         ):
             return v  # the result is freed, or in the hands of a saved-tensor hook
         if meta.guards is None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.batched.array import Batched, batch, expanded, levels_of, pulled
+from ferro.batched.array import Batched, batch, by, expanded, levels_of, pulled
 from ferro.batched.levels import Level, running
 from ferro.batched.rules import functions
 from ferro.core import backend
@@ -27,13 +27,13 @@ from ferro.core.transforms import inside
 
 def _entered(x: Any, level: Level, dim: int) -> Any:
     """An array whose dimension `dim` lists slices, as a batched one."""
-    return batch(np.moveaxis(x, dim, 0) if dim else x, level)
+    return batch(by(np.moveaxis, x, dim, 0) if dim else x, level)
 
 
 def _left(x: Any, level: Level, dim: int) -> Any:
     """A batched array (or one that is the same for all slices) with its slices along `dim`."""
     p = pulled(x, level) if level in levels_of(x) else expanded(x, level)
-    return np.moveaxis(p, 0, dim) if dim else p
+    return by(np.moveaxis, p, 0, dim) if dim else p
 
 
 ENTER = Op(

@@ -39,7 +39,8 @@ TYPES = (
 class device:
     """A device such as ``ferro.device("cpu")`` or ``ferro.device("cuda", 0)``; compares equal to its like.
 
-    As a context manager it is the default device of the block; RuntimeError for one that this machine or ferro has not.
+    As a context manager it is where the block's new tensors lie that name no device (:func:`set_default_device` says which functions
+    heed it); RuntimeError for one that this machine or ferro has not.
 
     Example::
 
@@ -72,7 +73,8 @@ class device:
         self.type, self.index = type, index
 
     def __enter__(self) -> device:
-        check(self)
+        known(self)
+        _note(self)
         _ENTERED.set((*_ENTERED.get(), self))
         return self
 
@@ -105,11 +107,20 @@ CPU = device("cpu")
 DEVICE_BACKENDS: dict[str, Any] = {}  # the backends of other devices by their type, see core/backend.py
 # Backends that are loaded when their device is first named: functions that register one, or say why there is none.
 LAZY: dict[str, Callable[[], str | None]] = {}
+# Whether another device than the processor was ever the default one: as long as not, functions that make tensors do not ask.
+_CHOSEN: list[bool] = []
+
+
+def _note(chosen: device) -> None:
+    if chosen.type != CPU.type and not _CHOSEN:
+        _CHOSEN.append(True)
 
 
 def set_default_device(device: Any) -> None:
     """Sets the device of new tensors that name none, a device or its name; None for the CPU.
 
+    As in PyTorch, functions that make a tensor from sizes, numbers or sequences heed it, random ones too. What shares memory with
+    something (`from_numpy`, `frombuffer`), is like a tensor (`zeros_like`) or has a tensor among its arguments does not.
     RuntimeError for a device that this machine or ferro has not.
 
     Example::
@@ -119,13 +130,25 @@ def set_default_device(device: Any) -> None:
         >>> ferro.get_default_device()
         device(type='cpu')
     """
-    _SET.set(None if device is None else check(device))
+    chosen = None if device is None else known(device)
+    if chosen is not None:
+        _note(chosen)
+    _SET.set(chosen)
 
 
 def get_default_device() -> device:
     """The device of new tensors that name none."""
     entered = _ENTERED.get()
-    return entered[-1] if entered else _SET.get() or CPU
+    found = entered[-1] if entered else _SET.get() or CPU
+    return found if found.type == CPU.type or found.index is not None else device(found.type, 0)
+
+
+def wanted(given: Any) -> Any:
+    """The device that an argument names; where it is None, the default one unless that is the processor."""
+    if given is not None or not _CHOSEN:
+        return given
+    found = get_default_device()
+    return None if found.type == CPU.type else found
 
 
 class NoDeviceError(RuntimeError, AssertionError):

@@ -34,7 +34,7 @@ from ferro.core.nested import in_thread, must_move
 from ferro.core.node import NAMED, FreedError, MultiNode, Node, OutputRef
 from ferro.core.primitives import leave_levels
 from ferro.core.saved_values import check_guards
-from ferro.core.step import absent, cotangent, gradients, together
+from ferro.core.step import absent, cotangent, gradients, lie_here, together
 from ferro.cpu.sparse_rows import Rows
 from ferro.cpu.thresholds import HEAVY, HEAVY_IF_ASKED, PROGRAM_LEAST, SHARE_LEAST, VERY_HEAVY
 from ferro.native.threads import get_num_threads
@@ -65,7 +65,7 @@ def backward(
     run = Run(keep, record, capture, threads)
     run.into_grad = into_grad
     if outer is not None:
-        run.depth = outer.depth + 1
+        run.inside(outer)
     if ALIVE:
         begin_levels(run, roots, seeds)
     starts = run.starts = [position(r) for r in roots]
@@ -100,10 +100,10 @@ def backward(
                     run_tensor_hooks(run, node, g)
             g = None
             execute(run, ready)
-        if run.callbacks:
-            with run.user():
-                for callback in run.callbacks:  # which may queue more
-                    callback()
+        run.end()
+    except Exception as error:
+        run.fail(error)
+        raise
     finally:
         STATE.run = outer
         if before is not None:
@@ -223,7 +223,7 @@ def execute(run: Run, ready: list) -> None:
                 meta = None
             if general or plan.general or meta is not None or g is None:
                 u = None if general or plan.user or meta is not None else cotangent(plan.op, g)
-                if type(u) is HOST or type(u) is tuple:
+                if type(u) is HOST or (type(u) is tuple and lie_here(u)):
                     gs = together(plan, u, node)
                     u = None  # see Note [Ownership]
                 else:

@@ -13,6 +13,13 @@ from ferro.native import locks
 _MASK = (1 << 64) - 1
 
 
+def most_of(d: Any) -> int:
+    """The largest integer that `Tensor.random_` draws in a dtype."""
+    if d.kind == "b":
+        return 1
+    return min(np.iinfo(d).max, (1 << 63) - 1) if d.kind in "iu" else round(2 / float(ml_dtypes.finfo(d).eps))
+
+
 class Fast:
     """A stream (PCG64, O'Neill 2014) with the methods of `Twister`; its numbers are its own."""
 
@@ -74,8 +81,7 @@ class Fast:
 
     def any_integers(self, shape: tuple, d: Any) -> Any:
         """Integers from 0 to the largest one of an integer dtype, or to 2^digits in a floating one."""
-        most = 1 if d.kind == "b" else np.iinfo(d).max if d.kind in "iu" else round(2 / float(ml_dtypes.finfo(d).eps))
-        return self.integers(shape, d, 0, min(most + 1, (1 << 63) - 1))
+        return self.integers(shape, d, 0, min(most_of(d) + 1, (1 << 63) - 1))
 
     def permutation(self, n: int) -> Any:
         """The numbers 0 to n - 1 in random order."""

@@ -29,6 +29,7 @@ class Run:
         "captured",
         "deps",
         "depth",
+        "failures",
         "freed",
         "grads",
         "into_grad",
@@ -38,6 +39,7 @@ class Run:
         "mode",
         "needed",
         "observers",
+        "outer",
         "record",
         "running",
         "scratch",
@@ -53,11 +55,13 @@ class Run:
         )
         self.captured: dict = {}
         self.callbacks: list = []  # what queue_callback was given
+        self.failures: list = []  # what queue_failure was given
         self.threads = (
             threads if _mode.current().threads and not STANDING else 1
         )  # 1 forces the serial executor, None leaves the choice to the engine
         self.into_grad = False
         self.depth = 0  # how many backwards it runs inside of
+        self.outer: Run | None = None  # the nearest of them
         self.mode: Any = None  # that of the user's functions, see `user`
         self.deps: dict = {}
         self.starts: list = []
@@ -78,6 +82,23 @@ class Run:
     def user(self) -> _User:
         """Context manager: inside is the mode of this backward, in which the user's functions run (and holding `lock`)."""
         return _User(self)
+
+    def inside(self, outer: Run) -> None:
+        """Notes the backward that this one runs inside of."""
+        self.depth, self.outer = outer.depth + 1, outer
+
+    def end(self) -> None:
+        """Calls what `queue_callback` was given, which may queue more."""
+        if self.callbacks:
+            with self.user():
+                for callback in self.callbacks:
+                    callback()
+
+    def fail(self, error: BaseException) -> None:
+        """Calls what `queue_failure` was given."""
+        for failure in self.failures:
+            with self.user():
+                failure(error)
 
     def reaches(self, where: Any) -> bool:
         """Whether this backward computes the gradient at a position."""
@@ -130,6 +151,14 @@ def queue_callback(callback: Any) -> None:
             "queue_callback: callbacks can only be queued while a backward is running, from a hook or formula"
         )
     STATE.run.callbacks.append(callback)
+
+
+def outermost() -> Run | None:
+    """The backward that this thread's runs inside of, and that runs inside of no other."""
+    run = STATE.run
+    while run is not None and run.outer is not None:
+        run = run.outer
+    return run
 
 
 def key_of(where: Any) -> Any:

@@ -9,7 +9,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ferro.cpu.shape import memory_of
+from ferro.core import backend
+from ferro.cpu.shape import geometry, memory_of
 
 # The owners of memory that NumPy has been given, by their id.
 _LENT: WeakValueDictionary[int, Any] = WeakValueDictionary()
@@ -63,6 +64,8 @@ def mapping(memory: Any) -> Any:
 
 def copied(data: Any, memo: dict) -> Any:
     """A deep copy of an array; arrays that view one memory view one memory in the copy too."""
+    if type(data) is not backend.HOST:
+        return _copied_there(data, memo)
     root = memory_of(data)
     if not root.flags.forc:
         return data.copy(order="K")
@@ -74,3 +77,20 @@ def copied(data: Any, memo: dict) -> Any:
         return fresh
     offset = data.__array_interface__["data"][0] - root.__array_interface__["data"][0]
     return np.ndarray(data.shape, data.dtype, fresh, offset, data.strides)
+
+
+def _copied_there(data: Any, memo: dict) -> Any:
+    """The same of an array of a device."""
+    root, module = data, backend.xp_of(data)
+    while root.base is not None:
+        root = root.base
+    if not root.flags.forc:
+        return data.copy(order="K")
+    key = ("the memory of", id(root))
+    if key not in memo:
+        memo[key] = root, root.copy(order="K")
+    fresh = memo[key][1]
+    if root is data:
+        return fresh
+    shape, strides, offset = geometry(data)
+    return module.as_strided(fresh, shape, strides, offset, geometry(fresh))

@@ -52,7 +52,7 @@ def _top(value: Any) -> Any:
 def _loop(function: Callable, level: Any, args: tuple, kwargs: dict) -> Any:
     from ferro.batched.rules import say_loop
     from ferro.core.batching import leave
-    from ferro.core.random import get_rng_state, set_rng_state
+    from ferro.core.random import all_states, restore
 
     def each(value: Any) -> Any:
         """The value with a batched tensor replaced by that of all slices, marked."""
@@ -83,12 +83,12 @@ def _loop(function: Callable, level: Any, args: tuple, kwargs: dict) -> Any:
     say_loop(name)
     given, named = each(args), each(kwargs)
     results = []
-    state = get_rng_state() if level.randomness == "same" else None
+    state = all_states() if level.randomness == "same" else None
     # (with randomness "error" random numbers are refused inside as well)
     with running_outside(level) if level.randomness != "error" else nullcontext():
         for i in range(level.size):
             if state is not None:
-                set_rng_state(state)
+                restore(state)
             results.append(function(*one(given, i), **one(named, i)))
     return _stacked(name, results, level)
 

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import LIBRARIES, SERVING, device_type
+from ferro.batched.array import plain as _inner
 from ferro.core import backend, dtypes
 from ferro.core.backend import HOST
 from ferro.core.base import TensorBase, not_a_tensor, wrap
@@ -166,13 +168,15 @@ def promote(*xs: Any) -> list:
 
 def together(op: Any, xp: Any, xs: tuple, arrays: list) -> tuple:
     """Tensors and arrays of which some are of the backend xp: numbers among them are brought to its device."""
+    if LIBRARIES and (kind := device_type(arrays)) is not None:  # (what is batched may lie there, too)
+        xp = SERVING[kind]
     bring = getattr(xp, "from_host", None)
-    if bring is None or all(a is None or type(a) is not HOST for a in arrays):
+    if bring is None or all(a is None or not backend.is_host(_inner(a)) for a in arrays):
         return xs, arrays
     xs = tuple(xs)
     for i, a in enumerate(arrays):
-        if type(a) is HOST:
-            if a.ndim or history(xs[i]) is not None:
+        if a is not None and backend.is_host(_inner(a)):
+            if not backend.is_host(a) or a.ndim or history(xs[i]) is not None:
                 raise RuntimeError(
                     f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
                     f"{xp.device} and cpu! Bring one to the other with .to(device)."

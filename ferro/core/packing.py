@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ferro.core.backend import HOST
+from ferro.core.backend import DEVICES, HOST
 from ferro.core.base import LEAF, TensorBase, wrap
 from ferro.core.mode import switched
 from ferro.core.node import Node, node_meta
@@ -16,8 +16,13 @@ from ferro.core.tangents import tangents_of
 
 
 def pack_saved(node: Node, hooks: Any) -> None:
-    """Hands the tensors a node has saved to the pack hook.  A hook with a method `saving` is told the node first."""
+    """Hands the tensors a node has saved to the pack hook.  A hook with a method `saving` is told the node first.
+
+    With an attribute `keeps_guards` that is true it gets no arrays of the node itself, its result for example, whose changes
+    are found as without hooks.
+    """
     pack, unpack = hooks
+    guarded = getattr(pack, "keeps_guards", False)
     saving = getattr(pack, "saving", None)
     if saving is not None:
         saving(node)
@@ -25,13 +30,17 @@ def pack_saved(node: Node, hooks: Any) -> None:
     for value, kind in zip(node.saved, node.plan.kinds, strict=True):
         if type(value) is tuple and kind in ("tensors", "arrays"):
             found.append(tuple([packed(v, pack, unpack) for v in value]))
-        elif kind == "tensor" or (kind != "plain" and isinstance(value, HOST)):
+        elif kind == "tensor" or (
+            kind != "plain" and not guarded and (isinstance(value, HOST) or type(value) in DEVICES)
+        ):
             found.append(packed(value, pack, unpack))
         else:
             found.append(value)
     node.saved = tuple(found)
     meta = node_meta(node)
-    meta.packed, meta.guards = True, None  # what hooks keep is theirs: no version is checked
+    meta.packed = True
+    if not guarded:
+        meta.guards = None  # what hooks keep is theirs: no version is checked
 
 
 def packed(value: Any, pack: Any, unpack: Any) -> Any:

@@ -10,22 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.batched.levels import ALIVE, RUNNING
-from ferro.core.backend import HOST, xp_of
+from ferro.core.backend import HOST, device_of, xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.captures import CAPTURES, capturing
-from ferro.core.device import CPU, check, device
+from ferro.core.device import CPU, DEVICE_BACKENDS, device, known
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.native import locks
 from ferro.native.thresholds import SMALL
 
 _MASK = (1 << 64) - 1
+# Devices that draw themselves: their default generators, and the class of their generators, by type.
+GENERATORS: dict[str, Generator] = {}
+KINDS: dict[str, type[Generator]] = {}
 FAST = [False]  # whether generators draw from NumPy's streams: what use_fast_streams says
 
 
 class Generator:
     """A stream of random numbers with its own seed and state: that of PyTorch's generator on the CPU with the same seed.
+
+    device: "cuda" makes one of a GPU (RuntimeError where there is none), whose numbers are its own: see docs/cuda.md.
 
     Example::
 
@@ -35,8 +41,11 @@ class Generator:
         ferro.Size([2])
     """
 
+    def __new__(cls, device: Any = None) -> Generator:
+        where = known(device)
+        return object.__new__(KINDS.get(where.type, cls) if where is not None else cls)
+
     def __init__(self, device: Any = None) -> None:
-        check(device)
         self._seed = 67280421310721  # PyTorch's default seed
         self._twister: Any = None
         self._fast: Any = None
@@ -72,11 +81,14 @@ class Generator:
             raise ValueError(f"manual_seed: Overflow when unpacking long long: {number} is no number of 64 bits")
         if CAPTURES and (capture := capturing()) is not None:
             capture.seeded(self, number)
-        self._seed = number & _MASK
+        self._begin(number & _MASK)
+        return self
+
+    def _begin(self, seed: int) -> None:
+        self._seed = seed
         for made in (self._twister, self._fast):
             if made is not None:
-                made.manual_seed(self._seed)
-        return self
+                made.manual_seed(seed)
 
     def seed(self) -> int:
         """Seeds from the operating system; returns the seed."""
@@ -141,7 +153,7 @@ class Generator:
 
     def clone_state(self) -> Generator:
         """A new generator in the same state."""
-        g = Generator()
+        g = Generator(self.device)
         g.set_state(self.get_state())
         return g
 
@@ -166,8 +178,14 @@ def set_own(seed: int) -> None:
     _own.generator = Generator().manual_seed(seed)
 
 
-def stream_of(generator: Generator | None) -> Any:
-    """The stream behind `generator` (None: the default one), or what draws from it for every slice of a vmap."""
+def stream_of(generator: Generator | None, at: Any = None) -> Any:
+    """The stream behind `generator` (None: the default one), or what draws from it for every slice of a vmap.
+
+    at: where the numbers are to lie, a device or an array that lies there (None: the processor). RuntimeError if the generator
+    is one of another device.
+    """
+    if generator is not None or (at is not None and type(at) is not HOST):
+        generator = _own_of(generator, at)
     numbers = (generator or default()).stream
     if ALIVE and (running := RUNNING.get()):
         from ferro.batched.draws import drawing
@@ -176,8 +194,35 @@ def stream_of(generator: Generator | None) -> Any:
     return numbers
 
 
+def _own_of(generator: Generator | None, at: Any) -> Generator | None:
+    """The generator for numbers at a place; None for the default one of the processor."""
+    where = CPU if at is None else known(at) if isinstance(at, (str, device)) else device_of(plain(at))
+    if generator is None:
+        return GENERATORS.get(where.type)
+    kind = where.type if where.type in GENERATORS else CPU.type
+    if generator.device.type != kind:
+        raise RuntimeError(f"Expected a '{kind}' device type for generator but found '{generator.device.type}'")
+    return generator
+
+
+def _in_use() -> list[Generator]:
+    """The default generators of the devices that are used."""
+    return [g for name, g in GENERATORS.items() if name in DEVICE_BACKENDS]
+
+
+def all_states() -> list[tuple[Generator, Any]]:
+    """The default generators of this thread, of all devices that are used, with their states."""
+    return [(g, g.get_state()) for g in (default(), *_in_use())]
+
+
+def restore(states: list[tuple[Generator, Any]]) -> None:
+    """Continues from what `all_states` gave."""
+    for g, state in states:
+        g.set_state(state)
+
+
 def manual_seed(seed: int) -> Generator:
-    """Seeds the default generator: see :meth:`Generator.manual_seed`.
+    """Seeds the default generators of all devices: see :meth:`Generator.manual_seed`.
 
     Example::
 
@@ -188,12 +233,23 @@ def manual_seed(seed: int) -> Generator:
         >>> bool((ferro.rand(2) == x).all())
         True
     """
-    return default().manual_seed(int(seed))
+    found = default().manual_seed(int(seed))
+    _seed_others(found.initial_seed())
+    return found
+
+
+def _seed_others(seed: int) -> None:
+    for g in GENERATORS.values():
+        g._begin(seed)
+    for g in _in_use():
+        g.manual_seed(seed)  # (which a capture is told of)
 
 
 def seed() -> int:
-    """Seeds the default generator from the operating system."""
-    return default().seed()
+    """Seeds the default generators of all devices from the operating system."""
+    number = default().seed()
+    _seed_others(number)
+    return number
 
 
 def initial_seed() -> int:

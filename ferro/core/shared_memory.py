@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import mmap
 import os
+import stat
 import tempfile
 from typing import Any
 from weakref import WeakValueDictionary, finalize
@@ -63,6 +64,25 @@ def _fresh(size: int) -> Any:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, max(size, 1))
     return _mapped(descriptor, size)
+
+
+def offered(size: int) -> tuple[Any, int]:
+    """New shared memory, zeros, and its descriptor, under which other processes find it (`found`) as long as it is held here."""
+    memory = _fresh(size)
+    return memory, mapping(memory).descriptor
+
+
+def found(process: int, descriptor: int, size: int) -> Any:
+    """The shared memory that a process of this machine has offered; OSError if it has none of that size under that descriptor."""
+    path = f"/proc/{int(process)}/fd/{int(descriptor)}"
+    own = os.open(
+        path, os.O_RDWR | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    )  # (it may be something else, such as a pipe)
+    status = os.fstat(own)
+    if not stat.S_ISREG(status.st_mode) or status.st_size != max(size, 1):
+        os.close(own)
+        raise FileNotFoundError(f"{path} is no shared memory of {size} bytes")
+    return _mapped(own, size)
 
 
 def share(*storages: Any) -> None:

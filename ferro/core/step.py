@@ -26,6 +26,11 @@ def cotangent(op: Any, g: Any) -> Any:
     return None
 
 
+def lie_here(parts: tuple) -> bool:
+    """Whether the cotangents of several outputs are arrays of the processor."""
+    return all(part is None or type(part) is backend.HOST for part in parts)
+
+
 def together(plan: Any, g: Any, node: Any) -> list:
     """The gradients of arrays by a joint formula, or of an operation with several outputs, where nobody looks on."""
     if plan.joint:

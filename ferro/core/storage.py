@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.backend import HOST
 from ferro.core.base import TensorBase
 from ferro.core.device import CPU, check, device
@@ -94,8 +94,7 @@ class UntypedStorage(StorageCasts):
 
     def data_ptr(self) -> int:
         """The address of the first byte; 0 if there is none."""
-        found = self.bytes()
-        return found.ctypes.data if len(found) else 0
+        return backend.address(self.bytes())
 
     @property
     def _cdata(self) -> int:

@@ -67,7 +67,7 @@ def write_tangents(x: TensorBase) -> None:
     have = dict(tangents_of(base))
     for level in {*mine, *have}:
         t = mine.get(level)
-        value = t if t is not None else wrap(np.zeros(x._data.shape, x._data.dtype))
+        value = t if t is not None else wrap(backend.beside(x._data, np.zeros(x._data.shape, x._data.dtype)))
         have[level] = backend.apply(VIEW_PUT, (or_zero(have.get(level), base), value), (steps,))
     meta_of(base).tangents = have or None
     if base._meta is not None and base._meta.view is not None:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from ferro.core import dtypes
+from ferro.core.device import known
 from ferro.core.dtypes import FOLLOWERS, type_name
 from ferro.core.notices import warn_once
 from ferro.core.storage import UntypedStorage
@@ -31,7 +32,7 @@ class TypedStorage(StorageCasts):
     - `*args` (int or sequence): a number of elements, or the elements
     - `wrap_storage` (UntypedStorage, default None): memory that is there
     - `dtype` (dtype, default None): of the elements; None: the default dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): only "cpu" (else RuntimeError)
 
     Example::
 
@@ -46,6 +47,8 @@ class TypedStorage(StorageCasts):
 
     def __new__(cls, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None) -> Any:
         deprecated()
+        if device is not None and (asked := known(device)).type != "cpu":
+            raise RuntimeError(f"TypedStorage: its memory is that of the CPU, not of {str(asked)!r}: use tensor.to()")
         if dtype is None and wrap_storage is None:
             dtype = dtypes.default()
         if not isinstance(dtype, dtypes.dtype):

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.backend import HOST
 from ferro.core.base import LEAF, View, not_a_tensor, version_of, wrap
@@ -117,4 +118,5 @@ def shares(a: Any, b: Any) -> bool:
     if isinstance(a, HOST):
         base = a.base
         return base is not None and (base is b or base is b.base or np.may_share_memory(a, b))
+    a, b = plain(a), plain(b)
     return backend.xp_of(a).may_share_memory(a, b)

@@ -24,7 +24,7 @@ POWERS: dict[float, Callable] = {
     -0.5: rsqrt,
 }
 # Of these dtypes powers are those of jit_powers.py: NumPy has a loop over whole registers with AVX-512 alone.
-OWN_POWERS = {np.dtype(np.float64)} if isa.LEVEL == "avx2" else set()
+OWN_POWERS = {np.dtype(np.float32), np.dtype(np.float64)} if isa.LEVEL == "avx2" else set()
 
 
 def has_own_power(y: Any) -> bool:

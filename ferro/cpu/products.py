@@ -56,12 +56,17 @@ def mm(x: Any, y: Any) -> Any:
     dtype = x.dtype
     if dtype in _BLAS:
         work = x.size * y.shape[-1]
-        if work <= BLAS_VECTOR or (
-            work <= BLAS_MATRIX and y.ndim == 2 and len(x) > 1 < y.shape[1] and dtype.kind == "f"
-        ):
+        if work <= BLAS_VECTOR:
             return x.dot(y)
-        if y.ndim == 2 and x.shape[1] == len(y) == 1:
-            return outer(x[:, 0], y[0])
+        if y.ndim == 2:
+            if x.shape[1] == len(y) == 1:
+                return outer(x[:, 0], y[0])
+            if work <= BLAS_MATRIX and len(x) > 1 < y.shape[1] and dtype.kind == "f":
+                return x.dot(y)
+            if y.shape[1] == 1 or len(x) == 1:
+                found = _of_one(x, y)
+                if found is not None:
+                    return found
         return gemm(x, y)
     wide = widened(x, y)
     return x.dot(y) if wide is None else gemm(*wide).astype(x.dtype)
@@ -84,7 +89,10 @@ def _matrices(make: Make) -> Iterator[tuple]:
         yield stack, stack.mT
         yield stack.mT, stack
     yield make(7, 300), make(300, 200)  # fewer rows than a tile has
-    yield make(sides(BLAS_VECTOR, 2)[1], 1), make(1, sides(BLAS_VECTOR, 2)[1])
+    for n in sides(BLAS_VECTOR + 1, 2):
+        yield make(n, 1), make(1, n)
+        yield make(n, n), make(n, 1)
+        yield make(1, n), make(n, n)
     yield make(2000, 40), make(40, 5)  # and too few columns
 
 
@@ -102,7 +110,7 @@ def matmul(x: Any, y: Any) -> Any:
 
 
 def _vectors(make: Make) -> Iterator[tuple]:
-    for least in (GRAIN, 2 * GRAIN):
+    for least in (BLAS_VECTOR + 1, GRAIN, 2 * GRAIN):
         for n in sides(least, 2):
             yield make(n, n), make(n)
             yield make(n, n).T, make(n)
@@ -114,17 +122,35 @@ def _vectors(make: Make) -> Iterator[tuple]:
 @by_kernels(_VECTOR, _vectors)
 def mv(x: Any, y: Any) -> Any:
     """The product of a matrix and a vector."""
+    found = _by_vector(x, y)
+    return mm(x, y) if found is None else found
+
+
+def _of_one(x: Any, y: Any) -> Any:
+    """The product of matrices of which y has one column or x one row, as `_by_vector` gives it."""
+    if y.shape[1] == 1:
+        found = _by_vector(x, y[:, 0])
+        return None if found is None else found[:, None]
+    if not y.flags.c_contiguous:  # (dot products with the rows of the other: see kernels/gemm.py)
+        return None
+    found = _by_vector(y.T, x[0])
+    return None if found is None else found[None]
+
+
+def _by_vector(x: Any, y: Any) -> Any:
+    """The product of a matrix and a vector by kernels; None where there are none, or BLAS takes one thread in any case."""
     m, n = x.shape
-    if x.size < GRAIN or x.dtype not in _REAL or x.dtype is not y.dtype or n != len(y) or not ready(_VECTOR, x.dtype):
-        return mm(x, y)
+    if x.size <= BLAS_VECTOR or x.dtype not in _REAL or x.dtype is not y.dtype or n != len(y):
+        return None
+    in_rows = x.flags.c_contiguous
+    if not (in_rows or x.flags.f_contiguous) or not ready(_VECTOR, x.dtype):
+        return None
     chunks = x.size // GRAIN
-    if x.flags.c_contiguous:
+    if in_rows:
         out = np.empty(m, x.dtype)
         groups = -(-m // _ROWS)
         run_rows("times_vector", chunks, groups, (0, groups, x, contiguous(y), out), whole=-1, span=0)
         return out
-    if not x.flags.f_contiguous:
-        return mm(x, y)
     # By columns: a sum over rows, in so many parts, each of which reads the rows that `times_vector` reads in its thread.
     parts = max(1, min(chunks, n // _ROWS_OF_PART, _PARTS))
     sums = np.empty((parts, m), x.dtype)
@@ -161,6 +187,9 @@ def _layers(make: Make) -> Iterator[tuple]:
             yield make(n, n), make(n, n), make(n)
     n = sides(GEMM_LEAST, 3)[1]
     yield make(2, n, n), make(n, n), None
+    for n in sides(BLAS_VECTOR + 1, 2):
+        yield make(n, n), make(1, n), make(1)
+        yield make(n, n), make(1, n), None
     for rows, least in ((1, BLAS_VECTOR), (1, 2 * DOTS_CHUNK), (2, DOTS_LEAST), (6, DOTS_LEAST), (11, 2 * DOTS_CHUNK)):
         for n in sides(math.ceil(least / rows), 2):
             yield make(rows, n), make(n + 1, n), make(n + 1)
@@ -179,7 +208,11 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
     if x.ndim != 2:
         rows = x.reshape(-1, w.shape[1]) if w.shape[1] else x.reshape(math.prod(x.shape[:-1]), 0)
     if x.dtype in _BLAS:
-        out = gemm(rows, w.T, b)
+        out = _of_one(rows, w.T) if len(w) == 1 else None
+        if out is None:
+            out = gemm(rows, w.T, b)
+        elif b is not None:
+            out += b
     else:
         out = rows.dot(w.T)
         if b is not None:

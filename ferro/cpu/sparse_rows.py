@@ -14,10 +14,11 @@ class Rows:
     """
 
     __array_ufunc__ = None  # NumPy leaves sums to __radd__
-    __slots__ = ("dtype", "places", "shape", "values")
+    __slots__ = ("dtype", "library", "places", "shape", "values")
 
-    def __init__(self, places: Any, values: Any, shape: tuple) -> None:
-        self.places, self.values, self.shape, self.dtype = places, values, shape, values.dtype
+    def __init__(self, places: Any, values: Any, shape: tuple, library: Any = np) -> None:
+        """library: NumPy, or what has its names for arrays of a device."""
+        self.places, self.values, self.shape, self.dtype, self.library = places, values, shape, values.dtype, library
 
     @classmethod
     def of(cls, g: Any, indices: Any, rows: int, padding: int | None, by_frequency: bool) -> Rows:
@@ -35,8 +36,8 @@ class Rows:
 
     def dense(self) -> Any:
         """The dense array."""
-        out = np.zeros(self.shape, self.dtype)
-        np.add.at(out, self.places, self.values)
+        out = self.library.zeros(self.shape, self.dtype)
+        self.library.add.at(out, self.places, self.values)
         return out
 
     size = property(lambda self: int(np.prod(self.shape)))
@@ -44,16 +45,16 @@ class Rows:
 
     def __add__(self, other: Any) -> Any:
         if isinstance(other, Rows):
-            return Rows(
-                np.concatenate([self.places, other.places]), np.concatenate([self.values, other.values]), self.shape
-            )
+            join = self.library.concatenate
+            places, values = join((self.places, other.places)), join((self.values, other.values))
+            return Rows(places, values, self.shape, self.library)
         return self.dense() + other
 
     __radd__ = __add__
 
     def astype(self, dtype: Any) -> Rows:
         """The same rows in another dtype."""
-        return Rows(self.places, self.values.astype(dtype), self.shape)
+        return Rows(self.places, self.values.astype(dtype), self.shape, self.library)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return self.dense() if dtype is None else self.dense().astype(dtype)

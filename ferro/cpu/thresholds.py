@@ -253,6 +253,10 @@ CONV_SHARED = 1 << 22
 # shown by: bench/conv.py
 CONV_TILE = 1 << 19
 
+# numbers: that a tile of several images reads and writes
+# shown by: bench/run.py --rows 'nn: conv1d'
+CONV_IMAGES = 1 << 17
+
 # multiplications: of a chunk of a convolution, about 30 us
 # shown by: bench/conv.py --threads 2
 CONV_CHUNK = 1 << 21
@@ -268,6 +272,10 @@ CONV_TOTALS = 1 << 22
 # places: of a gradient, at least, for each of the sums that chunks keep apart, if they are more than two
 # shown by: bench/conv.py --threads 2
 CONV_APART = 1 << 10
+
+# bytes: of images, that the taps see which a block sums before the next block; the first cache holds them beside the weight
+# shown by: bench/run.py --rows 'nn: conv2d.*stride'
+CONV_NEAR = 24 << 10
 
 # numbers: that a tile sees of images whose channels lie along registers
 # shown by: bench/conv.py

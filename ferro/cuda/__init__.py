@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 from ferro import absent as _absent
+from ferro._compiling import RECORDERS
 from ferro.core.device import LAZY
 from ferro.cuda import amp, nvtx
 from ferro.cuda.cuda_graphs import (
@@ -16,7 +17,7 @@ from ferro.cuda.cuda_graphs import (
     make_graphed_callables,
 )
 from ferro.cuda.devices import (
-    absent,
+    can_device_access_peer,
     current_device,
     device_count,
     get_device_capability,
@@ -30,18 +31,37 @@ from ferro.cuda.devices import (
     set_device,
     synchronize,
 )
+from ferro.cuda.generator import default_generator as _default_generator
 from ferro.cuda.loading import load
 from ferro.cuda.memory_use import (
     empty_cache,
+    get_per_process_memory_fraction,
+    ipc_collect,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
     memory_summary,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+)
+from ferro.cuda.nvml import clock_rate, memory_usage, power_draw, temperature, utilization
+from ferro.cuda.random import (
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
 )
 from ferro.cuda.streams import (
     Event,
@@ -55,6 +75,7 @@ from ferro.cuda.streams import (
     set_stream,
     stream,
 )
+from ferro.cuda.sync_mode import get_sync_debug_mode, set_sync_debug_mode
 from ferro.cuda.types import TYPES as _TYPES
 from ferro.symbols import OutOfMemoryError
 
@@ -67,6 +88,7 @@ __all__ = [
     "StreamContext",
     "amp",
     "can_device_access_peer",
+    "clock_rate",
     "current_device",
     "current_stream",
     "default_generators",
@@ -108,7 +130,9 @@ __all__ = [
     "memory_snapshot",
     "memory_stats",
     "memory_summary",
+    "memory_usage",
     "nvtx",
+    "power_draw",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
@@ -123,6 +147,7 @@ __all__ = [
     "set_sync_debug_mode",
     "stream",
     "synchronize",
+    "temperature",
     "utilization",
 ]
 
@@ -137,41 +162,7 @@ def get_gencode_flags() -> str:
     return ""
 
 
-# -------------------------------------------------------------------- random numbers are the CPU's, brought to the GPU
-
 has_half = True
-default_generators: tuple[Any, ...] = ()
-
-
-def manual_seed(seed: int) -> None:
-    """Changes nothing: numbers for a GPU are drawn by the CPU's generator, which `ferro.manual_seed` seeds."""
-    int(seed)
-
-
-def manual_seed_all(seed: int) -> None:
-    """Changes nothing, as `manual_seed`."""
-    int(seed)
-
-
-def seed() -> None:
-    """Changes nothing: a GPU has no generator of its own."""
-
-
-def seed_all() -> None:
-    """Changes nothing, as `seed`."""
-
-
-def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
-    """Changes nothing: a GPU has no generator of its own."""
-
-
-def set_rng_state_all(new_states: Any) -> None:
-    """Changes nothing, as `set_rng_state`."""
-
-
-def get_rng_state_all() -> list[Any]:
-    """The states of the generators of all GPUs: none."""
-    return []
 
 
 def memory_cached(device: Any = None) -> int:
@@ -191,24 +182,16 @@ def _old(name: str, new: str) -> None:
     warnings.warn(text, FutureWarning, stacklevel=3)
 
 
-# -------------------------------------------------------------------- not there yet
-
-initial_seed, ipc_collect = absent("initial_seed"), absent("ipc_collect")
-get_rng_state, memory_snapshot, utilization = map(absent, ("get_rng_state", "memory_snapshot", "utilization"))
-reset_accumulated_memory_stats = absent("reset_accumulated_memory_stats")
-reset_max_memory_allocated = absent("reset_max_memory_allocated")
-reset_max_memory_cached = absent("reset_max_memory_cached")
-get_per_process_memory_fraction = absent("get_per_process_memory_fraction")
-can_device_access_peer = absent("can_device_access_peer")
-get_sync_debug_mode, set_sync_debug_mode = absent("get_sync_debug_mode"), absent("set_sync_debug_mode")
-
 LAZY["cuda"] = load
+RECORDERS["cuda"] = lambda *given: _absent.load("ferro.cuda.replays").Replays(*given)
 
 globals().update(_TYPES)
 __all__ += list(_TYPES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("memory", "random"):
+    if name == "default_generators":
+        return (_default_generator,) if is_available() else ()
+    if name == "memory":
         return _absent.load(f"{__name__}.{name}")
     return _absent.missing(__name__, name)

@@ -17,6 +17,7 @@ from ferro.autograd.function import Function
 from ferro.autograd.grad_mode import no_grad
 from ferro.core.base import TensorBase
 from ferro.cuda import driver
+from ferro.cuda import generator as _generator
 from ferro.cuda.devices import needs_gpu, synchronize
 from ferro.cuda.memory_use import empty_cache
 from ferro.cuda.streams import OfGPU, Stream, StreamContext, current_stream
@@ -47,6 +48,10 @@ class CUDAGraph(OfGPU):
         self._pool: Any = None
         self._graph: Any = None
         self._allocator: Any = None
+        self._draws: dict[Any, Any] = {}
+
+    def register_generator_state(self, generator: Any) -> None:
+        """Changes nothing: whichever generators the block draws from, each replay draws on."""
 
     def capture_begin(self, pool: Any = None, capture_error_mode: str = "global") -> None:
         """Begins to record the current stream, which must not be the default one (RuntimeError), with memory of a pool.
@@ -75,12 +80,15 @@ class CUDAGraph(OfGPU):
         except BaseException:
             self._allocator.__exit__(None, None, None)
             raise
+        self._draws = {}
+        _generator.record(self._draws)
 
     def capture_end(self) -> None:
         """Ends the recording."""
         if self._allocator is None:
             raise RuntimeError("capture_end() called before capture_begin()")
         allocator, self._allocator = self._allocator, None
+        _generator.record(None)
         try:
             self._graph = driver.cupy().cuda.get_current_stream().end_capture()
         finally:
@@ -90,6 +98,8 @@ class CUDAGraph(OfGPU):
         """Gives the recorded work to the current stream."""
         if self._graph is None:
             raise RuntimeError("Called CUDAGraph::replay without a preceding successful capture.")
+        for stream, recorded in self._draws.items():
+            stream.replayed(recorded)
         self._graph.launch(driver.cupy().cuda.get_current_stream())
 
     def reset(self) -> None:

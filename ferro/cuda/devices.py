@@ -29,17 +29,6 @@ def needs_gpu(function: Callable) -> Callable:
     return asked
 
 
-def absent(name: str) -> Callable:
-    """A function that is not there yet: AssertionError without a GPU, NotImplementedError with one."""
-
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"cuda.{name}() is not there yet")
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "AssertionError without a GPU, NotImplementedError with one: it is not there yet."
-    return needs_gpu(refuse)
-
-
 def checked(device: Any) -> int:
     """The number of the GPU that an argument names, which is 0."""
     if isinstance(device, (str, _Device)):
@@ -104,6 +93,12 @@ def synchronize(device: Any = None) -> None:
     """Waits until the GPU has done all that it was given."""
     checked(device)
     driver.cupy().cuda.runtime.deviceSynchronize()
+
+
+@needs_gpu
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether one GPU reads the memory of another: there is no other."""
+    return checked(device) != checked(peer_device)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,11 @@ def cupy() -> Any:
     return sys.modules["cupy"]
 
 
+def generation() -> int:
+    """The major compute capability of the GPU."""
+    return int(cupy().cuda.runtime.getDeviceProperties(0)["major"])
+
+
 def module(name: str) -> Any:
     """A module of CuPy's, by its name."""
     cupy()

@@ -10,11 +10,29 @@ from typing import Any
 from ferro import cpu, xp
 from ferro.core import backend
 from ferro.cpu import shape
-from ferro.cuda import kernels, layouts, own, own_images, own_linalg, pinned, pool
-from ferro.cuda.by_hand import attention, batch_norms, indexing, losses, norms, optimisers, pooling, softmax
+from ferro.cuda import kernels, layouts, own, own_images, own_linalg, own_sparse, pinned, pool
+from ferro.cuda.by_hand import (
+    attention,
+    batch_norms,
+    convolution,
+    extremes,
+    gates,
+    gathers,
+    indexing,
+    losses,
+    norms,
+    optimisers,
+    pooling,
+    reductions,
+    softmax,
+)
 from ferro.cuda.driver import cupy
+from ferro.cuda.generator import CudaGenerator
 from ferro.cuda.missing import elsewhere, named
+from ferro.cuda.numpy_by_cupy import numpy
+from ferro.cuda.philox import Philox
 from ferro.cuda.twins import INSTEAD, twin
+from ferro.cuda.waiting import waits
 from ferro.native.entries import fallback
 
 # Modules of `ferro.cpu` whose functions have twins; the others call what only a processor has.
@@ -92,18 +110,27 @@ ALLOWED = frozenset(
 class Functions:
     """The namespace; see the first lines of this file."""
 
-    device, index = "cuda", 0
+    device, index, library = "cuda", 0, numpy
 
     @staticmethod
     def from_host(array: Any) -> Any:
         """A copy of a NumPy array on the GPU."""
         return cupy().asarray(array)
 
+    address = staticmethod(layouts.address)
     from_pinned, pinned, is_pinned = map(staticmethod, (pinned.from_pinned, pinned.pinned, pinned.is_pinned))
+
+    @staticmethod
+    def is_recording() -> bool:
+        """Whether work is recorded into a graph, so that no number can be looked at."""
+        return bool(cupy().cuda.get_current_stream().is_capturing())
+
+    asked = staticmethod(waits)
 
     @staticmethod
     def to_host(array: Any) -> Any:
         """A copy of an array of the GPU in NumPy's."""
+        waits("a copy to the CPU")
         return array.get()
 
     @staticmethod
@@ -132,12 +159,24 @@ class Functions:
         return found
 
 
-_BY_HAND = (attention, batch_norms, indexing, losses, norms, optimisers, pooling, softmax)
+_BY_HAND = (
+    attention,
+    batch_norms,
+    convolution,
+    extremes,
+    gathers,
+    indexing,
+    losses,
+    norms,
+    optimisers,
+    pooling,
+    softmax,
+)
 OWN: dict[str, Any] = {
     name: getattr(module, name)
-    for module in (own, own_images, own_linalg, kernels, *_BY_HAND)
+    for module in (own, own_images, own_linalg, own_sparse, kernels, *_BY_HAND)
     for name in module.__all__
-}
+} | {"vector_norm": reductions.vector_norm}
 # General forms, of steps that are functions here: better than the CPU's formulas, which begin with a look at the numbers.
 LEFT = frozenset(form.__name__ for form in xp.FORMS) - frozenset(OWN)
 
@@ -169,7 +208,10 @@ def _made(name: str) -> Any:
 for _name, _function in OWN.items():
     _given = fallback(getattr(cpu, _name, None))
     INSTEAD[f"{getattr(_given, '__module__', '')}.{getattr(_given, '__qualname__', _name)}"] = _function
+INSTEAD["ferro.cpu.indexing._places"], INSTEAD["ferro.cpu.indexing._mesh"] = own.places, own.mesh
 INSTEAD["ferro.cpu.linalg_spectral.threshold"] = own_linalg.threshold
+INSTEAD["ferro.cpu.kernels.recurrent.function"] = gates.function
+CudaGenerator.make = staticmethod(Philox)
 functions = Functions()
 layouts.MODULES["ferro.cpu"] = functions
 

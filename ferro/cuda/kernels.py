@@ -1,7 +1,7 @@
 """Elementwise functions of a GPU, one launch each: the kernel that printer.py prints from the formula, compiled when first called.
 
-A kernel takes real floats of one dtype, of any shapes that can be broadcast and any strides. For other arguments (complex
-numbers, integers, several dtypes) the formula is computed step by step, as every formula is that has no expression.
+A kernel takes floats of one dtype, complex ones if its functions have them, of any shapes that can be broadcast and any strides. For
+other arguments (integers, several dtypes) the formula is computed step by step, as every formula is that has no expression.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import numpy as np
 from ferro import xp
 from ferro.cuda import layouts
 from ferro.cuda.driver import cupy
-from ferro.cuda.printer import STORED, text_of
+from ferro.cuda.printed_complex import COMPLEX_STORED
+from ferro.cuda.printer import PACKED, STORED, text_of
 from ferro.cuda.twins import elementwise_by
 from ferro.elementwise import DECLARED, Elementwise
 from ferro.loop_text import Unprintable
@@ -23,6 +24,7 @@ from ferro.loop_text import Unprintable
 __all__ = ["elementwise", "once"]
 
 THREADS = 256  # of a block
+KINDS = frozenset((*STORED, *COMPLEX_STORED))  # dtypes
 MOST_BLOCKS = 1 << 16  # each goes on with the elements behind those of all others
 LAUNCHES = {"count": 0}  # how many kernels have been started, for tests
 
@@ -74,7 +76,7 @@ def launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tup
     """The formula of arrays and numbers by its kernel; None where there is none for them."""
     first = arrays[0]
     dtype = first.dtype
-    if dtype.name not in STORED or any(type(a) is not type(first) or a.dtype is not dtype for a in arrays):
+    if dtype.name not in KINDS or any(type(a) is not type(first) or a.dtype is not dtype for a in arrays):
         return None
     flat = all(a.shape == first.shape and a.flags.c_contiguous for a in arrays)
     kernel = _kernel(key, name, formula, len(arrays), len(numbers), dtype.name, "flat" if flat else "strided")
@@ -89,7 +91,8 @@ def launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tup
         strides = tuple([_broadcast_strides(a, shape) for a in arrays])
         ndim, table = _layout(shape, strides)
         given += [np.int32(ndim), table]
-    blocks = min(-(-out.size // THREADS), MOST_BLOCKS)
+    each = PACKED // dtype.itemsize if flat else 1
+    blocks = min(-(-out.size // (THREADS * each)), MOST_BLOCKS)
     LAUNCHES["count"] += 1
     kernel((blocks,), (THREADS,), (*given, *arrays, *map(np.float64, numbers), out))
     return out
@@ -104,7 +107,7 @@ def _broadcast_strides(a: Any, shape: tuple) -> tuple:
 def elementwise(function: Elementwise, *values: Any) -> Any:
     """An elementwise function of arrays and numbers."""
     arrays, numbers = values[: function.arrays], values[function.arrays :]
-    if all(isinstance(number, (int, float, np.number)) for number in numbers):
+    if all(isinstance(number, (int, float, np.integer, np.floating)) for number in numbers):
         found = launched(function, function.__name__, function.formula, arrays, numbers)
         if found is not None:
             return found

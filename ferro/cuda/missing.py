@@ -15,7 +15,11 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import top
+from ferro.batched.levels import ALIVE
+from ferro.batched.rules import call
 from ferro.cuda.driver import cupy
+from ferro.cuda.waiting import MODE, WAITS, waits
 
 TRIPS: Counter[str] = Counter()  # how often the processor computed a function for the GPU, by its name
 
@@ -32,6 +36,10 @@ def named(name: str, function: Callable) -> Callable:
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
+        if MODE[0] and name in WAITS:
+            waits(name)
+        if ALIVE and top(args) is not None:  # (a slice of a vmap beside an array that all slices share)
+            return call(name, *args, **kwargs)
         try:
             return function(*[a[()] if type(a) is np.ndarray and not a.ndim else a for a in args], **kwargs)
         except Lacking:
@@ -53,6 +61,7 @@ def elsewhere(name: str) -> Callable:
                 "ferro.cuda.missing.TRIPS counts how often",
                 stacklevel=2,
             )
+        waits(name)
         given = {key: _each(_to_host, value) for key, value in kwargs.items()}
         return _each(_to_device, getattr(cpu, name)(*_each(_to_host, args), **given))
 

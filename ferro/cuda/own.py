@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from ferro import xp
 from ferro.cpu.reductions import count
 from ferro.cuda import layouts
 from ferro.cuda.by_hand.launching import is_float
 from ferro.cuda.by_hand.reductions import reduced
 from ferro.cuda.driver import cupy
+from ferro.cuda.kernels import launched
 from ferro.cuda.twins import twin
 
 __all__ = ["amax", "amin", "argsort", "as_strided", "count_nonzero", "diagonal", "euclidean", "expand", "geometry",
            "in_one_pass", "is_within", "logical_and",
            "logical_not", "logical_or", "logical_xor", "mean",
-           "memory_bytes", "memory_of", "new_zeros", "ones_like", "prod", "std", "std_mean", "storage_bytes", "sum", "typed", "var",
-           "var_mean", "windows", "zeros_like"]  # fmt: skip
+           "memory_bytes", "memory_of", "new_zeros", "ones_like", "over_norm", "prod", "sign", "std", "std_mean", "storage_bytes", "sum", "typed",
+           "var", "var_mean", "windows", "zeros_like"]  # fmt: skip
 
 expand, geometry, memory_of = layouts.expand, layouts.geometry, layouts.memory_of
 memory_bytes, storage_bytes = layouts.memory_bytes, layouts.storage_bytes
@@ -181,8 +183,42 @@ def argsort(x: Any, dim: int, descending: bool) -> Any:
     return x.shape[dim] - 1 - cupy().argsort(x[back], dim, kind="stable")[back]
 
 
+def sign(x: Any) -> Any:
+    """-1, 0 or 1; 0 for nan: without a look at the numbers."""
+    if x.dtype.kind not in "fV":
+        return cupy().sign(x)
+    wide = layouts.widened(x)
+    return ((wide > 0).astype(wide.dtype) - (wide < 0).astype(wide.dtype)).astype(x.dtype, copy=False)
+
+
+def over_norm(x: Any, g: Any, norm: Any) -> Any:
+    """x g / norm, and 0 where that is 0: in one launch, without a look at the numbers."""
+    found = launched(xp.over_norm, "over_norm", xp.over_norm, (x, g, norm), ())
+    return xp.over_norm(layouts.MODULES["ferro.cpu"], x, g, norm) if found is None else found
+
+
+def mesh(dim: int, index: Any) -> tuple:
+    """Indices of all dimensions that name the same elements as `index` along one."""
+    n = index.ndim
+    return tuple(
+        [index if d == dim else cupy().arange(s).reshape((s,) + (1,) * (n - d - 1)) for d, s in enumerate(index.shape)]
+    )
+
+
+def places(shape: tuple, dim: int, index: Any) -> Any:
+    """The flat numbers, in a C-ordered array of `shape`, of the elements that `index` names along `dim`; what is out of bounds has been
+    refused before (`is_within`), or stems from the library."""
+    found, step = None, 1
+    for part, size in zip(reversed(mesh(dim, index)), reversed(shape), strict=False):
+        found = part * step if found is None else found + part * step
+        step *= size
+    return found
+
+
 def is_within(index: Any, low: int, high: int) -> bool:
-    """Whether all integers of an index lie in [low, high): this waits for the GPU."""
+    """Whether all integers of an index lie in [low, high): this waits for the GPU. While a graph is recorded nobody asks."""
+    if cupy().cuda.get_current_stream().is_capturing():
+        return True
     return bool(((index >= low) & (index < high)).all())
 
 

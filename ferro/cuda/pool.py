@@ -66,15 +66,25 @@ def _says(size: int) -> str:
 
 def largest_holders() -> list[tuple[str, int]]:
     """Where the operations stand whose results hold the most memory, and how many bytes; tensors that share memory count once."""
-    array, seen, found = driver.cupy().ndarray, set(), Counter[str]()
+    found = Counter[str]()
+    for size, where in held().values():
+        found[where] += size
+    return found.most_common(_MOST_HOLDERS)
+
+
+def held() -> dict[int, tuple[int, str]]:
+    """By the address at which tensors of the GPU begin: the bytes of the largest of them, and where it was made."""
+    found: dict[int, tuple[int, str]] = {}
+    if not driver.available():
+        return found
+    array = driver.cupy().ndarray
     for value in gc.get_objects():
         if not isinstance(value, TensorBase) or type(getattr(value, "_data", None)) is not array:
             continue
-        start = value._data.data.ptr
-        if start not in seen:
-            seen.add(start)
-            found[_where(value)] += value._data.nbytes
-    return found.most_common(_MOST_HOLDERS)
+        start, size = value._data.data.ptr, value._data.nbytes
+        if size and size > found.get(start, (0, ""))[0]:
+            found[start] = size, _where(value)
+    return found
 
 
 def _where(tensor: Any) -> str:
@@ -96,6 +106,13 @@ class _Kept:
     def __del__(self) -> None:
         for stream in self.streams if not sys.is_finalizing() else ():
             keep_until(stream.record(), self.memory)
+
+
+def read_in(array: Any, stream: Any) -> None:
+    """Another stream reads an array whose memory `used_in` keeps; nothing for others."""
+    kept = getattr(array.data.mem, "_owner", None)
+    if type(kept) is _Kept:
+        kept.streams.append(stream)
 
 
 def used_in(tensor: Any, stream: Any) -> None:

@@ -22,7 +22,6 @@ from ferro import absent as _absent
 
 from . import refused as _refused
 from .collectives import (
-    Work,
     all_gather,
     all_gather_into_tensor,
     all_gather_single,
@@ -39,7 +38,9 @@ from .collectives import (
     reduce_scatter_tensor,
     scatter,
 )
+from .device_mesh import DeviceMesh, init_device_mesh
 from .errors import DistBackendError, DistError, DistNetworkError, DistStoreError, QueueEmptyError
+from .grad_bucket import GradBucket
 from .group import (
     GroupMember,
     default_pg_timeout,
@@ -66,27 +67,36 @@ from .group import (
     is_xccl_available,
     new_group,
 )
-from .objects import all_gather_object, broadcast_object_list, gather_object, scatter_object_list
-from .point_to_point import irecv, isend, recv, send
+from .objects import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
+from .point_to_point import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from .premultiplied import _make_nccl_premul_sum
 from .process_group import Backend, GroupOptions, ProcessGroup, ReduceOp
+from .subgroups import new_subgroups, new_subgroups_by_enumeration
+from .work import Work
 
 __all__ = [
-    "Backend", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GroupMember", "GroupOptions",
-    "ProcessGroup",
-    "QueueEmptyError", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object", "all_gather_single",
-    "all_reduce", "all_to_all", "all_to_all_single", "barrier", "broadcast", "broadcast_object_list", "default_pg_timeout",
-    "destroy_process_group", "gather", "gather_object", "get_backend", "get_default_backend_for_device", "get_global_rank",
-    "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
-    "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
-    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
-    "monitored_barrier", "new_group", "recv", "reduce", "reduce_scatter", "reduce_scatter_single", "reduce_scatter_tensor",
-    "scatter", "scatter_object_list", "send",
+    "Backend", "DeviceMesh", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "GradBucket", "GroupMember", "GroupOptions",
+    "P2POp", "ProcessGroup", "QueueEmptyError", "ReduceOp", "Work", "all_gather", "all_gather_into_tensor", "all_gather_object",
+    "all_gather_single", "all_reduce", "all_to_all", "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list",
+    "default_pg_timeout", "destroy_process_group", "gather", "gather_object", "get_backend", "get_default_backend_for_device",
+    "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size",
+    "group", "init_device_mesh", "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
+    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier",
+    "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce", "reduce_scatter",
+    "reduce_scatter_single", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
 ]  # fmt: skip
 
 _refused.find_modules()
 
 # Modules that are imported when they are first asked for.
-_LATER = ("constants", "distributed_c10d", "elastic", "nn", "optim")
+_LATER = ("algorithms", "checkpoint", "constants", "distributed_c10d", "elastic", "fsdp", "nn", "optim", "tensor")
 
 if not _TYPE_CHECKING:
 

@@ -8,68 +8,40 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.autograd.grad_mode import no_grad
 from ferro.core.base import TensorBase
-from ferro.futures import Future
 
+from . import premultiplied
 from .group import GroupMember, resolved
 from .process_group import ProcessGroup, ReduceOp
+from .seen import noted
+from .work import Work, seconds_of
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 
-class Work:
-    """An exchange that goes on, which `async_op=True` gives: with one process it is done when it is made.
-
-    Tensors that are read must not be changed, and those that are written not be read, before `wait`.
-    """
-
-    def __init__(self, result: Sequence[Any] = (), pending: Any = None) -> None:
-        self._result, self._pending = list(result), pending
-
-    def wait(self, timeout: Any = None) -> bool:
-        """Waits for the end: True."""
-        if self._pending is not None:
-            self._pending.wait()
-            self._pending = None
-        return True
-
-    def is_completed(self) -> bool:
-        """Whether it has ended."""
-        if self._pending is not None and self._pending.done():
-            self._pending = None
-        return self._pending is None
-
-    def is_success(self) -> bool:
-        """Whether it has ended well."""
-        return self.is_completed()
-
-    def exception(self) -> None:
-        """What went wrong: nothing."""
-
-    def result(self) -> list[Any]:
-        """The tensors that were written."""
-        return self._result
-
-    def get_future(self) -> Future:
-        """The Future of the result."""
-        future: Future = Future()
-        future.set_result(self._result)
-        return future
-
-
-def _run(name: str, group: Any, async_op: bool, exchange: Callable[[ProcessGroup], Any], result: Sequence[Any]) -> Any:
+def _run(
+    name: str,
+    group: Any,
+    async_op: bool,
+    exchange: Callable[[ProcessGroup], Any],
+    result: Sequence[Any],
+    timeout: Any = None,
+) -> Any:
     """Calls ``exchange(group)`` without recording it; a Work if asked for one. Outside of the group: a warning."""
     if group == GroupMember.NON_GROUP_MEMBER:
         rank = resolved(None).rank()
         warnings.warn(f"Running {name} on global rank {rank} which does not belong to the given group.", stacklevel=3)
         return None
     found = resolved(group)
+    end = noted(f"distributed::{name}")
     with no_grad():
         pending = exchange(found)
         if async_op:
-            return Work(result, pending)
+            return Work(result, pending, end)
         if pending is not None:
-            pending.wait()
+            pending.wait(seconds_of(timeout))
+    if end is not None:
+        end()
     return None
 
 
@@ -89,7 +61,11 @@ def _tensors(name: str, values: Any) -> None:
 
 
 def _op(op: Any) -> None:
-    if not isinstance(op, ReduceOp):
+    if op is ReduceOp.PREMUL_SUM:
+        raise RuntimeError(
+            "ReduceOp.PREMUL_SUM has no factor: give what distributed._make_nccl_premul_sum(factor) returns"
+        )
+    if not isinstance(op, (ReduceOp, premultiplied.PremulSum)):
         raise TypeError(
             f"op: incompatible function arguments: one of {', '.join(map(str, ReduceOp))} is needed, got {op!r}"
         )
@@ -150,7 +126,7 @@ def all_reduce(tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: Any = None, a
     """
     check_tensor("tensor", tensor)
     _op(op)
-    return _run("all_reduce", group, async_op, lambda g: g.reduce(tensor, op, None), [tensor])
+    return _run("all_reduce", group, async_op, lambda g: premultiplied.reduce(g, tensor, op, None), [tensor])
 
 
 def reduce(
@@ -164,7 +140,11 @@ def reduce(
     """Writes the sum (or what `op` says) of the tensors of all ranks into that of rank `dst`."""
     check_tensor("tensor", tensor)
     _op(op)
-    return _run("reduce", group, async_op, lambda g: g.reduce(tensor, op, peer_of(g, dst, group_dst)), [tensor])
+
+    def exchange(g: ProcessGroup) -> Any:
+        return premultiplied.reduce(g, tensor, op, peer_of(g, dst, group_dst))
+
+    return _run("reduce", group, async_op, exchange, [tensor])
 
 
 # -------------------------------------------------------------------- lists of tensors
@@ -246,7 +226,7 @@ def reduce_scatter(
     def exchange(g: ProcessGroup) -> Any:
         _count("reduce_scatter", "input", input_list, g.size())
         _same("reduce_scatter", output, *input_list)
-        return g.reduce_scatter(output, input_list, op)
+        return premultiplied.reduce_scatter(g, output, input_list, op)
 
     return _run("reduce_scatter", group, async_op, exchange, [output])
 
@@ -308,7 +288,7 @@ def reduce_scatter_single(
     _op(op)
 
     def exchange(g: ProcessGroup) -> Any:
-        return g.reduce_scatter(output, _parts("reduce_scatter", input, output, g.size()), op)
+        return premultiplied.reduce_scatter(g, output, _parts("reduce_scatter", input, output, g.size()), op)
 
     return _run("reduce_scatter_single", group, async_op, exchange, [output])
 
@@ -373,10 +353,15 @@ def _split(tensor: Tensor, sizes: list[int] | None, count: int) -> list[Tensor]:
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:
-    """Waits until all ranks are here."""
-    return _run("barrier", group, async_op, lambda g: g.barrier(), [])
+    """Waits until all ranks are here; DistBackendError when `timeout` (a timedelta; None: the group's) is over."""
+    seconds_of(timeout)
+    return _run("barrier", group, async_op, lambda g: g.barrier(), [], timeout)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """Waits until all ranks are here, and would name those that are not."""
-    _run("monitored_barrier", group, False, lambda g: g.barrier(), [])
+    """Waits until all ranks are here; DistBackendError when `timeout` is over, which names all ranks that are not.
+
+    `wait_all_ranks` changes nothing: every rank raises, not rank 0 alone, and names all.
+    """
+    seconds_of(timeout)
+    _run("monitored_barrier", group, False, lambda g: g.barrier("monitored_barrier"), [], timeout)

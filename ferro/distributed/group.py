@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from ferro.core.device import device
+from ferro.cuda import communicators
 
 from . import mpi
+from .libraries import has_mpi, named
+from .mpi import MPIGroup
+from .nccl_group import NcclGroup
 from .process_group import Backend, ProcessGroup
 
 default_pg_timeout = timedelta(minutes=30)
@@ -64,13 +67,14 @@ def init_process_group(
 ) -> None:
     """Makes the default group: of this process, or of those that mpiexec has started.
 
-    - `backend` (str, default None): "mpi", "gloo" or "cpu:gloo"; several processes exchange tensors by MPI in any case
+    - `backend` (str, default None): "mpi" or "gloo", which means MPI too where there are several processes, for tensors of the
+      processor; "nccl" for those of GPUs, one for each process; "cpu:mpi,cuda:nccl" or None for both
     - `init_method` (str, default None): None and "env://" look into the environment; an address is not needed
-    - `timeout` (timedelta, default None): how long an exchange may take; not watched yet
+    - `timeout` (timedelta, default None): how long a rank waits for an exchange before it raises; None: 30 minutes
     - `world_size`, `rank` (int, default -1): given, or in the environment: RANK and WORLD_SIZE, else what mpiexec says
     - `store` (default None): takes `rank` and `world_size` from the arguments
     - `group_name` (str, default ''): a name
-    - `pg_options` (GroupOptions, default None): whether sums are made in the order of the ranks
+    - `pg_options` (GroupOptions, default None): whether sums are made in the order of the ranks, whether objects may be pickled
     - `device_id` (default None): no effect
 
     RuntimeError for backends that need devices or libraries that are not here, ValueError for a second call, a rank that is missing
@@ -86,42 +90,28 @@ def init_process_group(
     """
     if _world.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
-    if timeout is not None and not isinstance(timeout, timedelta):
-        raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
-    name = _backend(backend)
+    _check_timeout(timeout)
+    name = named(backend)
     rank, world_size = _place(init_method, store, rank, world_size)
     if world_size < 1 or not 0 <= rank < world_size:
         raise ValueError(
             f"init_process_group: rank {rank} is not among the ranks of {world_size} processes, which begin with 0"
         )
-    if world_size == 1 and name != Backend.MPI:
-        _world.default = ProcessGroup(name, group_name or "0")
+    if world_size == 1 and name != Backend.MPI and not ("nccl" in name and launched()):
+        found = ProcessGroup(name, group_name or "0")
     else:
         is_ordered = getattr(pg_options, "deterministic", False)
-        _world.default = mpi.world(name, group_name or "0", rank, world_size, is_ordered)
-    _world.groups, _world.made = [_world.default], 1
+        seconds = (timeout or default_pg_timeout).total_seconds()
+        found = mpi.world(_kind(name), name, group_name or "0", rank, world_size, is_ordered, seconds)
+    pickles = os.environ.get("FERRO_DISTRIBUTED_PICKLE", "0") not in ("", "0")
+    found.allow_pickle = pickles or getattr(pg_options, "allow_pickle", False)
+    _world.default = _joined(found)
+    _world.groups, _world.made = [found], 1
 
 
-def _backend(backend: str | None) -> str:
-    """The name that `get_backend` gives, checked."""
-    if backend is None:
-        return Backend.UNDEFINED
-    if not isinstance(backend, str):
-        raise ValueError(f"Backend constructor parameter must be string-ish, got {type(backend).__name__}")
-    for part in backend.lower().split(","):
-        place, _, name = part.rpartition(":")
-        if name in ("nccl", "xccl", "ucc") or (name == "mpi" and not is_mpi_available()):
-            raise RuntimeError(
-                f"Distributed package doesn't have {name.upper()} built in: ferro's process groups are on the CPU, of one "
-                'process, which is called "gloo", or of several by MPI: pip install ferro[mpi]'
-            )
-        if name not in ("gloo", "mpi"):
-            raise AssertionError(f'Unknown backend type {name}; ferro has "gloo" and "mpi"')
-        if place not in ("", "cpu"):
-            raise RuntimeError(
-                f"init_process_group: backend {backend!r} is for device {place!r}; ferro computes on the CPU"
-            )
-    return backend.lower()
+def _check_timeout(timeout: Any) -> None:
+    if timeout is not None and not isinstance(timeout, timedelta):
+        raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
 
 
 def _place(init_method: str | None, store: Any, rank: int, world_size: int) -> tuple[int, int]:
@@ -199,8 +189,9 @@ def new_group(
 ) -> Any:
     """Another group of some of the default group's ranks; all ranks must ask for it. ValueError for other ranks, or one twice.
 
-    A process that is not in it gets `GroupMember.NON_GROUP_MEMBER`.
+    A process that is not in it gets `GroupMember.NON_GROUP_MEMBER`. `timeout`: that of the default group if None.
     """
+    _check_timeout(timeout)
     world = resolved(None)
     chosen = list(get_process_group_ranks(None) if ranks is None else ranks)
     if len(chosen) != len(set(chosen)):
@@ -216,16 +207,30 @@ def new_group(
             )
     if not chosen:
         raise ValueError("new_group: ranks is empty; a group needs a rank")
-    name = world.name() if backend is None else _backend(backend)
+    name = world.name() if backend is None else named(backend)
     title = group_desc or str(_world.made)
     _world.made += 1
     if world.size() == 1:
         made: Any = ProcessGroup(name, title)
     else:
-        made = world.subgroup(name, title, sorted(chosen) if sort_ranks else chosen)  # type: ignore[attr-defined]
+        seconds = None if timeout is None else timeout.total_seconds()
+        made = world.subgroup(_kind(name), name, title, sorted(chosen) if sort_ranks else chosen, seconds)  # type: ignore[attr-defined]
     if made is None:
         return GroupMember.NON_GROUP_MEMBER
-    _world.groups.append(made)
+    made.allow_pickle = world.allow_pickle
+    _world.groups.append(_joined(made))
+    return made
+
+
+def _kind(backend: str) -> type[MPIGroup]:
+    """The class of the groups of a backend: where none is named, tensors of a GPU may come."""
+    return NcclGroup if backend == Backend.UNDEFINED or "nccl" in backend else MPIGroup
+
+
+def _joined(made: Any) -> Any:
+    """The group, which has its communicators if NCCL was named."""
+    if isinstance(made, NcclGroup) and "nccl" in made.name():
+        made.join()
     return made
 
 
@@ -314,8 +319,10 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def get_default_backend_for_device(device_type: Any) -> str:
-    """The backend for tensors on a device: "gloo" for the CPU; ValueError for others."""
+    """The backend for tensors on a device: "gloo" for the CPU, "nccl" for GPUs; ValueError for others."""
     kind = device(device_type).type
+    if kind == "cuda":
+        return Backend.NCCL
     if kind != "cpu":
         raise ValueError(f"Default backend not registered for device : {kind}")
     return Backend.GLOO
@@ -323,7 +330,8 @@ def get_default_backend_for_device(device_type: Any) -> str:
 
 def is_backend_available(backend: str) -> bool:
     """Whether there is a backend of that name."""
-    return backend.lower() == Backend.GLOO or (backend.lower() == Backend.MPI and is_mpi_available())
+    asked = {Backend.GLOO: is_gloo_available, Backend.MPI: is_mpi_available, Backend.NCCL: is_nccl_available}
+    return backend.lower() in asked and asked[backend.lower()]()
 
 
 def is_gloo_available() -> bool:
@@ -333,12 +341,12 @@ def is_gloo_available() -> bool:
 
 def is_mpi_available() -> bool:
     """Whether groups can stand on MPI: where mpi4py is installed."""
-    return importlib.util.find_spec("mpi4py") is not None
+    return has_mpi()
 
 
 def is_nccl_available() -> bool:
-    """Whether groups can stand on NCCL: no, there is no GPU."""
-    return False
+    """Whether groups can stand on NCCL: where there are a GPU, CuPy and NCCL. This loads CuPy, if it is installed."""
+    return communicators.missing() is None
 
 
 def is_ucc_available() -> bool:

@@ -3,7 +3,7 @@
 Note [What travels]
     Tensors that only move are bytes to MPI, so every dtype can travel. Sums and their like are MPI's own for the types that it
     knows. It knows no 16-bit floats: each rank gets one part of all tensors, adds these in the order of the ranks, in float32,
-    and rounds once; then the parts are gathered. Whoever wants the same bits on each run asks for that way for all types
+    and rounds once; then the parts are gathered (ordered.py). Whoever wants the same bits on each run asks for that way for all types
     (``deterministic``): MPI may add in any order.
 
     A tensor is written where it lies if its elements are contiguous, else through a copy.
@@ -11,18 +11,25 @@ Note [What travels]
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.backend import is_host
-from ferro.core.base import bump
+from ferro.core.base import bump, wrap
 from ferro.core.inplace import announce
+from ferro.core.provenance import caller
+from ferro.distributed.compare import bytes_of_all, compare
+from ferro.distributed.compare import is_on as compares
+from ferro.distributed.control import Begun, Control, control, duplicate, end_all_with_one, mpi_of
 from ferro.distributed.errors import DistBackendError
+from ferro.distributed.ordered import Ordered, Queue, added
+from ferro.distributed.pending import Pending, after, in_bytes
 from ferro.distributed.process_group import ProcessGroup, ReduceOp
+from ferro.distributed.recorded import refuse_recording
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -46,26 +53,13 @@ _OF_TRUTH = {  # (a sum of truth values is whether one is true)
     ReduceOp.BOR: "BOR",
     ReduceOp.BXOR: "BXOR",
 }
-_OF_TWO: dict[ReduceOp, Callable] = {
-    ReduceOp.SUM: np.add,
-    ReduceOp.AVG: np.add,
-    ReduceOp.PRODUCT: np.multiply,
-    ReduceOp.MIN: np.minimum,
-    ReduceOp.MAX: np.maximum,
-    ReduceOp.BAND: np.bitwise_and,
-    ReduceOp.BOR: np.bitwise_or,
-    ReduceOp.BXOR: np.bitwise_xor,
-}
 
 
-def world(backend: str, name: str, rank: int, size: int, deterministic: bool) -> MPIGroup:
+def world(
+    kind: type[MPIGroup], backend: str, name: str, rank: int, size: int, deterministic: bool, seconds: float
+) -> MPIGroup:
     """The group of all ranks; RuntimeError without mpi4py, ValueError if MPI counts them otherwise."""
-    try:
-        from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
-        raise RuntimeError(
-            f"init_process_group: {size} processes need MPI: pip install ferro[mpi] ({str(error).splitlines()[0]})"
-        ) from None
+    MPI = mpi_of(size, seconds)
     communicator = MPI.COMM_WORLD
     if (rank, size) != (communicator.Get_rank(), communicator.Get_size()):
         raise ValueError(
@@ -73,61 +67,44 @@ def world(backend: str, name: str, rank: int, size: int, deterministic: bool) ->
             f"{communicator.Get_size()}. Start the script by mpiexec -n {size}, or python -m ferro.distributed.run"
         )
     if size > 1:
-        _end_all_with_one(communicator)
-    return MPIGroup(backend, name, communicator.Dup(), list(range(size)), deterministic)
-
-
-def _end_all_with_one(communicator: Any) -> None:
-    """A rank that ends by an error ends all: the others would wait for it for ever."""
-    before = sys.excepthook
-    if before.__module__ == __name__:  # (a second group of all ranks)
-        return
-
-    def hook(kind: Any, error: Any, trace: Any) -> None:
-        before(kind, error, trace)
-        sys.stderr.write(f"rank {communicator.Get_rank()} of {communicator.Get_size()} has failed; all ranks end\n")
-        sys.stderr.flush()
-        communicator.Abort(1)
-
-    sys.excepthook = hook
-
-
-class Pending:
-    """An exchange that MPI has begun, and what is to be done when it has ended."""
-
-    def __init__(self, request: Any, finish: Callable[[], None] | None = None) -> None:
-        from mpi4py import MPI
-
-        self._request, self._finish, self._status = request, finish, MPI.Status()
-
-    def wait(self) -> None:
-        """Waits for the end."""
-        self._request.Wait(self._status)
-        self._end()
-
-    def done(self) -> bool:
-        """Whether it has ended."""
-        if not self._request.Test(self._status):
-            return False
-        self._end()
-        return True
-
-    def source(self) -> int:
-        """The rank from which something was received."""
-        return self._status.Get_source()
-
-    def _end(self) -> None:
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            finish()
+        end_all_with_one(communicator)
+    found = control(communicator, seconds)
+    if len(set(communicator.allgather(compares()))) > 1:
+        raise ValueError("init_process_group: FERRO_DISTRIBUTED_DEBUG is set on some ranks and not on others")
+    return kind(
+        backend,
+        name,
+        duplicate(communicator, seconds),
+        list(range(size)),
+        deterministic,
+        seconds,
+        found,
+        found.next_key(),
+    )
 
 
 class MPIGroup(ProcessGroup):
     """Some of the ranks, in an order of their own."""
 
-    def __init__(self, backend: str, name: str, communicator: Any, ranks: Sequence[int], deterministic: bool) -> None:
+    def __init__(
+        self,
+        backend: str,
+        name: str,
+        communicator: Any,
+        ranks: Sequence[int],
+        deterministic: bool,
+        seconds: float,
+        found: Control,
+        key: str,
+    ) -> None:
         super().__init__(backend, name)
         self._mpi, self.ranks, self.deterministic = communicator, list(ranks), deterministic
+        self.seconds, self.control = seconds, found  # (how long a rank waits for an exchange)
+        self._key, self._count, self._twins = key, 0, 0
+        self._note = found.of_group(key).append
+        self._beside = duplicate(communicator, seconds) if compares() else None
+        self.queue = Queue(self)  # where reductions in the order of the ranks wait for their second exchange
+        self.holders: WeakSet[Any] = WeakSet()  # of memory that ranks share: closed with the group
 
     def rank(self) -> int:
         """The number of this process in the group."""
@@ -137,18 +114,47 @@ class MPIGroup(ProcessGroup):
         """The number of processes."""
         return self._mpi.Get_size()
 
-    def subgroup(self, backend: str, name: str, ranks: Sequence[int]) -> MPIGroup | None:
+    def title(self) -> str:
+        """The group as errors name it."""
+        some = ", ".join(map(str, self.ranks)) if len(self.ranks) < 9 else f"{self.ranks[0]} to {self.ranks[-1]}"
+        return f"group {self.group_name!r} of ranks {some}"
+
+    def subgroup(
+        self, kind: type[MPIGroup], backend: str, name: str, ranks: Sequence[int], seconds: float | None
+    ) -> MPIGroup | None:
         """A group of some ranks of the default group, in their order; None for those that are not in it. All ranks must ask."""
         from mpi4py import MPI
 
         mine = self.rank()
+        self.barrier("new_group").wait()  # (which is watched: what comes is not)
         color = 0 if mine in ranks else MPI.UNDEFINED
         found = self._mpi.Split(color, ranks.index(mine) if mine in ranks else 0)
-        return None if found == MPI.COMM_NULL else MPIGroup(backend, name, found, ranks, self.deterministic)
+        key = self.control.next_key()  # (all ranks count the groups of all)
+        if found == MPI.COMM_NULL:
+            return None
+        limit = self.seconds if seconds is None else seconds
+        return kind(backend, name, found, ranks, self.deterministic, limit, self.control, key)
 
     def free(self) -> None:
-        """Gives the group's communicator back."""
+        """Gives the group's communicators back, and the memory that its ranks share."""
+        self.queue.free()
+        for holder in list(self.holders):
+            holder.close()
+        self.control.give_back(self._key, self.ranks)
         self._mpi.Free()
+        if self._beside is not None:
+            self._beside.Free()
+
+    def _begin(self, name: str, *what: Any, parts: Any = None) -> Begun:
+        """Notes that this rank begins an exchange; `what` must be alike on all ranks."""
+        refuse_recording(name)
+        self.control.release()
+        self._count += 1
+        begun = (self._key, name, self._count, caller(2))
+        self._note(begun)
+        if self._beside is not None:
+            compare(self, self._beside, begun, what, parts)
+        return begun
 
     # -- what moves -----------------------------------------------------------------------------------------------------
 
@@ -156,7 +162,8 @@ class MPIGroup(ProcessGroup):
         """Sends the root's `tensor` to all."""
         self.check_root("broadcast", root)
         buffer, finish = _target("broadcast", tensor)
-        return Pending(self._mpi.Ibcast(_bytes(buffer), root), finish)
+        begun = self._begin("broadcast", tensor, root)
+        return Pending(self, begun, self._mpi.Ibcast(in_bytes(buffer), root), finish)
 
     def gather(self, outputs: Sequence[Tensor], tensor: Tensor, root: int | None) -> Pending:
         """Writes the tensor of every rank into the outputs of the root, or (None) of everyone."""
@@ -164,25 +171,27 @@ class MPIGroup(ProcessGroup):
         if root is not None:
             self.check_root("gather", root)
         found = np.empty((self.size(), *given.shape), given.dtype)
+        begun = self._begin("all_gather" if root is None else "gather", tensor, root)
         if root is None:
-            request = self._mpi.Iallgather(_bytes(given), _bytes(found))
+            request = self._mpi.Iallgather(in_bytes(given), in_bytes(found))
         else:
-            request = self._mpi.Igather(_bytes(given), _bytes(found) if root == self.rank() else None, root)
+            request = self._mpi.Igather(in_bytes(given), in_bytes(found) if root == self.rank() else None, root)
         here = root is None or root == self.rank()
 
         def finish() -> None:
             for output, part in zip(outputs, found, strict=True) if here else ():
                 _write("gather", output, part)
 
-        return Pending(request, _after(finish, given))
+        return Pending(self, begun, request, after(finish, given))
 
     def scatter(self, output: Tensor, tensors: Sequence[Tensor], root: int) -> Pending:
         """Writes one of the root's tensors into the output of each rank."""
         self.check_root("scatter", root)
         buffer, finish = _target("scatter", output)
         whole = np.stack([_source("scatter", t) for t in tensors]) if self.rank() == root else None
-        request = self._mpi.Iscatter(None if whole is None else _bytes(whole), _bytes(buffer), root)
-        return Pending(request, _after(finish, whole))
+        begun = self._begin("scatter", output, root)
+        request = self._mpi.Iscatter(None if whole is None else in_bytes(whole), in_bytes(buffer), root)
+        return Pending(self, begun, request, after(finish, whole))
 
     def all_to_all(self, outputs: Sequence[Tensor], tensors: Sequence[Tensor]) -> Pending:
         """Writes the tensor that rank i has for rank j into output i of rank j."""
@@ -192,6 +201,7 @@ class MPIGroup(ProcessGroup):
         sizes = [a.nbytes for a in given]
         wanted = [t._data.nbytes for t in outputs]
         sent, found = np.concatenate(given), np.empty(sum(wanted), np.uint8)
+        begun = self._begin("all_to_all", tensors[0].dtype, parts=(sizes, wanted))
         request = self._mpi.Ialltoallv([sent, sizes, MPI.BYTE], [found, wanted, MPI.BYTE])
 
         def finish() -> None:
@@ -201,41 +211,54 @@ class MPIGroup(ProcessGroup):
                 _write("all_to_all", output, found[start : start + count].view(data.dtype).reshape(data.shape))
                 start += count
 
-        return Pending(request, _after(finish, sent))
+        return Pending(self, begun, request, after(finish, sent))
 
     def send(self, tensor: Tensor, peer: int, tag: int) -> Pending:
         """Sends a tensor to a rank."""
         given = _source("send", tensor)
-        return Pending(self._mpi.Isend(_bytes(given), peer, tag), _after(None, given))
+        request = self._mpi.Isend(in_bytes(given), peer, tag)
+        return Pending(self, self._to("send to", peer), request, after(None, given), None, [self.ranks[peer]])
 
     def receive(self, tensor: Tensor, peer: int | None, tag: int) -> Pending:
         """Receives a tensor from a rank, any if None."""
         from mpi4py import MPI
 
         buffer, finish = _target("recv", tensor)
-        return Pending(self._mpi.Irecv(_bytes(buffer), MPI.ANY_SOURCE if peer is None else peer, tag), finish)
+        request = self._mpi.Irecv(in_bytes(buffer), MPI.ANY_SOURCE if peer is None else peer, tag)
+        peers = self.ranks if peer is None else [self.ranks[peer]]
+        return Pending(self, self._to("recv from", peer), request, finish, MPI.Status(), peers)
 
-    def barrier(self) -> Pending:
+    def _to(self, name: str, peer: int | None) -> Begun:
+        """An exchange with one rank, which is not counted."""
+        refuse_recording(name)
+        return (self._key, f"{name} {'any rank' if peer is None else f'rank {self.ranks[peer]}'}", None, caller(2))
+
+    def barrier(self, name: str = "barrier") -> Pending:
         """Waits until all ranks are here."""
-        return Pending(self._mpi.Ibarrier())
+        begun = self._begin(name)
+        return Pending(self, begun, self._mpi.Ibarrier())
 
-    def exchanged(self, data: bytes) -> list[bytes]:
+    def exchanged(self, data: bytes, name: str = "exchange of objects") -> list[bytes]:
         """The bytes of every rank."""
-        return self._mpi.allgather(data)
+        return bytes_of_all(self, self._mpi, self._begin(name), data)
 
     # -- what is added --------------------------------------------------------------------------------------------------
 
-    def reduce(self, tensor: Tensor, op: ReduceOp, root: int | None) -> Pending | None:
+    def reduce(self, tensor: Tensor, op: ReduceOp, root: int | None) -> Pending | Ordered:
         """Reduces the tensors of all ranks into the root's, or (None) into everyone's."""
         super().reduce(tensor, op, root)
+        return self._reduce(tensor, op, root)
+
+    def reduce_numbers(self, numbers: np.ndarray, op: ReduceOp) -> Pending | Ordered:
+        """Reduces arrays of the processor into everyone's, whatever library moves tensors."""
+        return self._reduce(wrap(numbers), op, None)
+
+    def _reduce(self, tensor: Tensor, op: ReduceOp, root: int | None) -> Pending | Ordered:
         buffer, finish = _target("reduce", tensor)
         here = root is None or root == self.rank()
+        begun = self._begin("all_reduce" if root is None else "reduce", tensor, op, root)
         if self.deterministic or buffer.dtype in dtypes.HALF:
-            found = self._in_rank_order(buffer, op)
-            if here:
-                buffer[...] = found
-                (finish or bool)()
-            return None
+            return Ordered(self, begun, buffer, op, here, finish)
         from mpi4py import MPI
 
         is_truth = buffer.dtype.kind == "b"
@@ -252,36 +275,48 @@ class MPIGroup(ProcessGroup):
             if here and finish is not None:
                 finish()
 
-        return Pending(request, end)
+        return Pending(self, begun, request, end)
 
-    def reduce_scatter(self, output: Tensor, inputs: Sequence[Tensor], op: ReduceOp) -> None:
+    def reduce_scatter(self, output: Tensor, inputs: Sequence[Tensor], op: ReduceOp) -> Pending:
         """Writes the sum over ranks of entry i of their inputs into the output of rank i: its parts in the order of the ranks."""
         super().reduce(output, op, None)
         parts = np.stack([_source("reduce_scatter", t) for t in inputs])
         found = np.empty_like(parts)
-        self._mpi.Alltoall(_bytes(parts), _bytes(found))
-        _write("reduce_scatter", output, _added(found, op))
+        begun = self._begin("reduce_scatter", output, op)
+        request = self._mpi.Ialltoall(in_bytes(parts), in_bytes(found))
+        return Pending(self, begun, request, after(lambda: _write("reduce_scatter", output, added(found, op)), parts))
 
-    def _in_rank_order(self, buffer: np.ndarray, op: ReduceOp) -> np.ndarray:
-        """The reduction of the arrays of all ranks, in the order of the ranks; see Note [What travels]."""
-        count = -(-buffer.size // self.size())
-        mine = np.zeros((self.size(), count), buffer.dtype)
-        mine.reshape(-1)[: buffer.size] = buffer.reshape(-1)
-        found, whole = np.empty_like(mine), np.empty_like(mine)
-        self._mpi.Alltoall(_bytes(mine), _bytes(found))
-        self._mpi.Allgather(_bytes(_added(found, op)), _bytes(whole))
-        return whole.reshape(-1)[: buffer.size].reshape(buffer.shape)
+    def gather_memory(self, whole: np.ndarray, part: np.ndarray) -> Pending:
+        """Writes the contiguous memory of every rank into that of `whole`, one behind the other."""
+        begun = self._begin("all_gather", part)
+        request = self._mpi.Iallgather(in_bytes(part), in_bytes(whole))
+        return Pending(self, begun, request, after(None, (whole, part)))
 
+    def reduce_scatter_memory(self, output: np.ndarray, whole: np.ndarray, op: ReduceOp) -> Pending:
+        """Writes the sum over ranks, in their order, of part i of their contiguous memory into the output of rank i."""
+        found = np.empty((self.size(), *output.shape), whole.dtype)
+        begun = self._begin("reduce_scatter", output, op)
+        request = self._mpi.Ialltoall(in_bytes(whole), in_bytes(found))
 
-def _added(parts: np.ndarray, op: ReduceOp) -> np.ndarray:
-    """The reduction along the first dimension, from its beginning; of 16-bit floats in float32, rounded once."""
-    wide = parts.astype(np.float32) if parts.dtype in dtypes.HALF else parts
-    total = wide[0].copy()
-    for part in wide[1:]:
-        _OF_TWO[op](total, part, out=total)
-    if op is ReduceOp.AVG:
-        np.divide(total, len(parts), out=total)
-    return np.ascontiguousarray(total.astype(parts.dtype, copy=False))
+        def finish() -> None:
+            output[...] = added(found, op)
+
+        return Pending(self, begun, request, after(finish, whole))
+
+    def twin(self) -> MPIGroup:
+        """A group of the same ranks whose exchanges have an order of their own; all of them must ask."""
+        made = duplicate(self._mpi, self.seconds)
+        self._twins += 1  # (which only these ranks make: its key is one of this group's)
+        return type(self)(
+            str(self._backend),
+            self._name,
+            made,
+            self.ranks,
+            self.deterministic,
+            self.seconds,
+            self.control,
+            f"{self._key}.{self._twins}",
+        )
 
 
 # -- tensors as memory --------------------------------------------------------------------------------------------------
@@ -307,21 +342,3 @@ def _write(name: str, tensor: Any, values: np.ndarray) -> None:
     announce(tensor._data)
     tensor._data[...] = values
     bump(tensor, name)
-
-
-def _after(finish: Callable[[], None] | None, held: Any) -> Callable[[], None]:
-    """`finish`, which holds what MPI reads until then."""
-
-    def end() -> None:
-        nonlocal held
-        held = None
-        if finish is not None:
-            finish()
-
-    return end
-
-
-def _bytes(array: np.ndarray) -> Any:
-    from mpi4py import MPI
-
-    return [array.reshape(-1).view(np.uint8), MPI.BYTE]

@@ -13,8 +13,11 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, NoReturn
 
-_SAVE = "`save(model.state_dict(), file)` and `load`"
+from ferro import absent
+
+_SAVE = "`checkpoint.save` and `checkpoint.load`"
 _MODEL = "the module itself, or `nn.parallel.DistributedDataParallel` of one process"
+_SHARDED = "`fsdp.fully_shard` on each layer, then on the model"
 _TENSOR = "a plain tensor: one process has all of it"
 _ALONE = "one process has nobody to send to; `all_reduce`, `broadcast` and the like run with `world_size=1`"
 _CALL = "call the function itself: there is one process"
@@ -25,14 +28,11 @@ TABLE: dict[str, tuple[str, str]] = {
         _ALONE,
         """
         AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BackendConfig BarrierOptions BroadcastOptions
-        BuiltinCommHookType DeviceMesh FileStore GatherOptions GradBucket HashStore Logger P2POp PrefixStore ProcessGroupGloo
+        BuiltinCommHookType FileStore GatherOptions HashStore Logger PrefixStore ProcessGroupGloo
         ReduceOptions ReduceScatterOptions Reducer ScatterOptions Store TCPStore all_gather_coalesced all_reduce_coalesced
-        batch_isend_irecv init_device_mesh new_subgroups new_subgroups_by_enumeration recv_object_list
-        register_rendezvous_handler rendezvous send_object_list shrink_group split_group
+        register_rendezvous_handler rendezvous shrink_group split_group
         """,
     ),
-    "_tensor": (_TENSOR, "DTensor Partial Placement Replicate Shard distribute_module distribute_tensor"),
-    "algorithms": (_CALL, "Join JoinHook Joinable"),
     "algorithms._checkpoint": ("", ""),
     "algorithms._checkpoint.checkpoint_wrapper": (
         "`utils.checkpoint.checkpoint` in `forward`",
@@ -41,18 +41,6 @@ TABLE: dict[str, tuple[str, str]] = {
         offload_wrapper
         """,
     ),
-    "algorithms.ddp_comm_hooks": ("", ""),
-    "algorithms.ddp_comm_hooks.default_hooks": (
-        "gradients of one process travel nowhere: no hook is needed",
-        """
-        allreduce_hook bf16_compress_hook bf16_compress_wrapper fp16_compress_hook fp16_compress_wrapper
-        """,
-    ),
-    "algorithms.ddp_comm_hooks.powerSGD_hook": (
-        "gradients of one process travel nowhere: no hook is needed",
-        "PowerSGDState batched_powerSGD_hook powerSGD_hook",
-    ),
-    "algorithms.join": (_CALL, "Join JoinHook Joinable"),
     "algorithms.model_averaging": ("", ""),
     "algorithms.model_averaging.averagers": (
         "the mean over one process is the model: leave it out",
@@ -61,32 +49,18 @@ TABLE: dict[str, tuple[str, str]] = {
     "checkpoint": (
         _SAVE,
         """
-        CheckpointException DefaultLoadPlanner DefaultSavePlanner FileSystemReader FileSystemWriter LoadPlan LoadPlanner Metadata
-        SavePlan SavePlanner StorageReader StorageWriter async_save load load_sharded_optimizer_state_dict load_state_dict save
+        LoadPlan LoadPlanner SavePlan SavePlanner StorageReader StorageWriter load_sharded_optimizer_state_dict load_state_dict
         save_state_dict
         """,
     ),
-    "checkpoint.default_planner": (_SAVE, "DefaultLoadPlanner DefaultSavePlanner"),
     "checkpoint.format_utils": (_SAVE, "dcp_to_torch_save torch_save_to_dcp"),
-    "checkpoint.metadata": (_SAVE, "Metadata TensorStorageMetadata"),
     "checkpoint.optimizer": (_SAVE, "load_sharded_optimizer_state_dict"),
-    "checkpoint.state_dict": (
-        "`model.state_dict()` and `optimizer.state_dict()`",
-        """
-        StateDictOptions get_model_state_dict get_optimizer_state_dict get_state_dict set_model_state_dict
-        set_optimizer_state_dict set_state_dict
-        """,
-    ),
-    "checkpoint.stateful": (_SAVE, "Stateful"),
-    "device_mesh": (_ALONE, "DeviceMesh init_device_mesh"),
     "fsdp": (
-        _MODEL,
+        _SHARDED,
         """
-        BackwardPrefetch CPUOffload CPUOffloadPolicy FSDPModule FullOptimStateDictConfig FullStateDictConfig
-        FullyShardedDataParallel LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision MixedPrecisionPolicy
-        OffloadPolicy OptimStateDictConfig OptimStateKeyType ShardedOptimStateDictConfig ShardedStateDictConfig
-        ShardingStrategy StateDictConfig StateDictSettings StateDictType UnshardHandle fully_shard
-        register_fsdp_forward_method
+        BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig FullyShardedDataParallel
+        LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType
+        ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings StateDictType
         """,
     ),
     "fsdp.api": (
@@ -129,22 +103,23 @@ TABLE: dict[str, tuple[str, str]] = {
     ),
     "tensor": (
         _TENSOR,
-        """
-        DTensor Partial Placement Replicate Shard distribute_module distribute_tensor empty full ones rand randn zeros
-        """,
+        "empty full ones rand randn zeros",
     ),
     "tensor.experimental": (_TENSOR, "context_parallel implicit_replication local_map register_sharding"),
     "tensor.parallel": (
-        _MODEL,
-        """
-        ColwiseParallel ParallelStyle PrepareModuleInput PrepareModuleInputOutput PrepareModuleOutput RowwiseParallel
-        SequenceParallel loss_parallel parallelize_module
-        """,
+        "`nn.functional.cross_entropy` of whole scores: `ColwiseParallel(output_layouts=Replicate())`",
+        "loss_parallel",
     ),
-    "tensor.placement_types": (_TENSOR, "Partial Placement Replicate Shard"),
 }
 
 HOME = "ferro.distributed"
+PARTLY = (
+    "",
+    "checkpoint",
+    "fsdp",
+    "tensor",
+    "tensor.parallel",
+)  # modules with files, which ask `getattr_of` for the rest of their names
 
 
 def _refuse(name: str, instead: str) -> NoReturn:
@@ -203,12 +178,29 @@ def stand_in(module: str, name: str) -> Any:
     return _stand_in(module, name) if name in TABLE[module][1].split() else None
 
 
+def getattr_of(module: str, path: str) -> Any:
+    """The ``__getattr__`` of a module that has some of PyTorch's names, and modules below it, and of which the table has the rest."""
+
+    def __getattr__(name: str) -> Any:
+        found = stand_in(module, name)
+        if found is None:
+            return absent.missing(path, name)
+        setattr(sys.modules[path], name, found)
+        return found
+
+    return __getattr__
+
+
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds the modules of the table, which have no files."""
 
     def find_spec(self, name: str, path: Any = None, target: ModuleType | None = None) -> ModuleSpec | None:
         inside = name.removeprefix(f"{HOME}.")
-        return ModuleSpec(name, self, is_package=True) if inside != name and inside in TABLE else None
+        return (
+            ModuleSpec(name, self, is_package=True)
+            if inside != name and inside in TABLE and inside not in PARTLY
+            else None
+        )
 
     def exec_module(self, module: ModuleType) -> None:
         inside = module.__name__.removeprefix(f"{HOME}.")

@@ -38,7 +38,7 @@ class CorrCholeskyTransform(Transform):
         eps = ferro.finfo(x.dtype).eps
         r = vec_to_tril_matrix(x.tanh().clamp(min=-1 + eps, max=1 - eps), diag=-1)
         left = (1 - r**2).sqrt().cumprod(-1)
-        return (r + ferro.eye(r.shape[-1], dtype=r.dtype)) * _behind_one(left)
+        return (r + ferro.eye(r.shape[-1], dtype=r.dtype, device=r.device)) * _behind_one(left)
 
     def _inverse(self, y: Any) -> Any:
         left = _behind_one(1 - (y * y).cumsum(-1))
@@ -99,7 +99,7 @@ class StickBreakingTransform(Transform):
     def _centred(x: Any) -> Any:
         """Zeros would share the stick evenly: the k-th number is shifted by the log of the number of pieces to come."""
         n = x.shape[-1]
-        return x - ferro.arange(n, 0, -1, dtype=x.dtype).log()
+        return x - ferro.arange(n, 0, -1, dtype=x.dtype, device=x.device).log()
 
     def _call(self, x: Any) -> Any:
         share = clipped_sigmoid(self._centred(x))

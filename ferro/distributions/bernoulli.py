@@ -70,7 +70,7 @@ class Bernoulli(ByProbability, ExponentialFamily):
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(ferro.arange(2, dtype=self._param.dtype), expand)
+        return self._enumerated(ferro.arange(2, dtype=self._param.dtype, device=self._param.device), expand)
 
     @property
     def _natural_params(self) -> tuple[Tensor, ...]:

@@ -94,4 +94,4 @@ class Binomial(ByProbability):
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         count = self._one_count("enumerate_support")
-        return self._enumerated(ferro.arange(1 + count, dtype=self._param.dtype), expand)
+        return self._enumerated(ferro.arange(1 + count, dtype=self._param.dtype, device=self._param.device), expand)

@@ -81,7 +81,7 @@ class Categorical(ByProbability):
         return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(ferro.arange(self._num_events), expand)
+        return self._enumerated(ferro.arange(self._num_events, device=self._param.device), expand)
 
 
 class OverCategories(Distribution):

@@ -54,7 +54,11 @@ class Cauchy(Distribution):
         return self._constant(math.inf, self.loc)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.loc + ferro.empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).cauchy_() * self.scale
+        return (
+            self.loc
+            + ferro.empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device).cauchy_()
+            * self.scale
+        )
 
     def log_prob(self, value: Any) -> Tensor:
         z = (self._checked(value) - self.loc) / self.scale

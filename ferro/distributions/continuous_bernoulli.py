@@ -94,7 +94,9 @@ class ContinuousBernoulli(ByProbability, ExponentialFamily):
         return ferro.where(apart, closed, 1.0 / 12.0 - (1.0 / 15.0 - 128.0 / 945.0 * x) * x)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(ferro.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype))
+        return self.icdf(
+            ferro.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
+        )
 
     def log_prob(self, value: Any) -> Tensor:
         logits, value = broadcast_all(self.logits, self._checked(value))

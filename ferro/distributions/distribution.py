@@ -192,7 +192,7 @@ class Distribution:
 
     def _constant(self, number: float, like: Tensor) -> Tensor:
         """A number in the shape of one sample."""
-        return ferro.full(self._extended_shape(), number, dtype=like.dtype)
+        return ferro.full(self._extended_shape(), number, dtype=like.dtype, device=like.device)
 
     def _checked(self, value: Any) -> Any:
         """The value, validated if this distribution validates."""

@@ -59,7 +59,12 @@ class Exponential(ExponentialFamily):
         return self.rate.pow(-2)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return ferro.empty(self._extended_shape(sample_shape), dtype=self.rate.dtype).exponential_() / self.rate
+        return (
+            ferro.empty(
+                self._extended_shape(sample_shape), dtype=self.rate.dtype, device=self.rate.device
+            ).exponential_()
+            / self.rate
+        )
 
     def log_prob(self, value: Any) -> Tensor:
         self._checked(value)

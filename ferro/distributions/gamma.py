@@ -65,7 +65,7 @@ class Gamma(ExponentialFamily):
         )  # (0, for which log_prob may be infinite, by rounding only)
 
     def log_prob(self, value: Any) -> Tensor:
-        value = self._checked(ferro.as_tensor(value, dtype=self.rate.dtype))
+        value = self._checked(ferro.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device))
         a, rate = self.concentration, self.rate
         return ferro.xlogy(a, rate) + ferro.xlogy(a - 1, value) - rate * value - a.lgamma()
 

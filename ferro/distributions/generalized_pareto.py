@@ -48,7 +48,7 @@ class GeneralizedPareto(Distribution):
         return constraints.interval(self.loc, ferro.where(self.concentration < 0, top, math.inf))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        return self.icdf(ferro.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype))
+        return self.icdf(ferro.rand(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device))
 
     def _exponential(self) -> tuple[Tensor, Tensor]:
         """Where the concentration is 0, and the concentration with 1 in those places, so that it divides."""

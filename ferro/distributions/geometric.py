@@ -60,7 +60,9 @@ class Geometric(ByProbability):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         tiny = ferro.finfo(self.probs.dtype).tiny
         with ferro.no_grad():
-            u = ferro.empty(self._extended_shape(sample_shape), dtype=self.probs.dtype).uniform_(tiny, 1)
+            u = ferro.empty(
+                self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device
+            ).uniform_(tiny, 1)
             return (u.log() / (-self.probs).log1p()).floor()
 
     def log_prob(self, value: Any) -> Tensor:

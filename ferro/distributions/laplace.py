@@ -58,7 +58,9 @@ class Laplace(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         low = ferro.finfo(self.loc.dtype).eps - 1  # (-1 itself would give -inf)
-        u = ferro.empty(self._extended_shape(sample_shape), dtype=self.loc.dtype).uniform_(low, 1)
+        u = ferro.empty(self._extended_shape(sample_shape), dtype=self.loc.dtype, device=self.loc.device).uniform_(
+            low, 1
+        )
         return self.loc - self.scale * u.sign() * (-u.abs()).log1p()
 
     def log_prob(self, value: Any) -> Tensor:

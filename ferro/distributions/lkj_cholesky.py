@@ -45,7 +45,7 @@ class LKJCholesky(Distribution):
         (self.concentration,) = broadcast_all(concentration)
         # the squared length of row i > 0 below the diagonal: Beta(i / 2, concentration + (dim - 1 - i) / 2)
         dtype = self.concentration.dtype
-        before = ferro.arange(dim - 1, dtype=dtype)
+        before = ferro.arange(dim - 1, dtype=dtype, device=self.concentration.device)
         offset = ferro.cat([before.new_zeros((1,)), before])
         other = (self.concentration + 0.5 * (dim - 2)).unsqueeze(-1) - 0.5 * offset
         self._beta = Beta(offset * 0.5 + 0.5, other)
@@ -54,7 +54,9 @@ class LKJCholesky(Distribution):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         with ferro.no_grad():
             squared = self._beta.sample(sample_shape).unsqueeze(-1)
-            normal = ferro.randn(self._extended_shape(sample_shape), dtype=squared.dtype).tril(-1)
+            normal = ferro.randn(self._extended_shape(sample_shape), dtype=squared.dtype, device=squared.device).tril(
+                -1
+            )
             direction = normal / normal.norm(dim=-1, keepdim=True)
             direction[..., 0, :] = 0.0  # (nothing is left of the diagonal there)
             below = squared.sqrt() * direction
@@ -63,7 +65,7 @@ class LKJCholesky(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         diagonal = self._checked(value).diagonal(dim1=-1, dim2=-2)[..., 1:]
-        rows = ferro.arange(2, self.dim + 1)
+        rows = ferro.arange(2, self.dim + 1, device=self.concentration.device)
         powers = 2 * (self.concentration - 1).unsqueeze(-1) + self.dim - rows
         n = self.dim - 1
         alpha = self.concentration + 0.5 * n

@@ -17,7 +17,7 @@ __all__ = ["LowRankMultivariateNormal"]
 
 
 def _plus_identity(matrix: Tensor) -> Tensor:
-    return matrix + ferro.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return matrix + ferro.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
 
 
 class LowRankMultivariateNormal(Distribution):

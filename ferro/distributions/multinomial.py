@@ -60,7 +60,7 @@ class Multinomial(OverCategories):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         drawn = self._categorical.sample((self.total_count, *sample_shape)).movedim(0, -1)
-        counts = ferro.zeros(self._extended_shape(Size(sample_shape)), dtype=drawn.dtype)
+        counts = ferro.zeros(self._extended_shape(Size(sample_shape)), dtype=drawn.dtype, device=drawn.device)
         return counts.scatter_add_(-1, drawn, ferro.ones_like(drawn)).to(self.probs.dtype)
 
     def log_prob(self, value: Any) -> Tensor:

@@ -48,7 +48,7 @@ def _batch_mahalanobis(factor: Tensor, x: Tensor) -> Tensor:
 def _precision_to_scale_tril(precision: Tensor) -> Tensor:
     """The lower triangular L with L Lᵀ = P⁻¹: the Cholesky factor of P read backwards is that of its inverse, inverted."""
     flipped = ferro.linalg.cholesky(precision.flip((-2, -1))).flip((-2, -1)).mT
-    identity = ferro.eye(precision.shape[-1], dtype=precision.dtype)
+    identity = ferro.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
     return ferro.linalg.solve_triangular(flipped, identity, upper=False)
 
 

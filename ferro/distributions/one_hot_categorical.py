@@ -63,7 +63,9 @@ class OneHotCategorical(OverCategories):
         return self._categorical.entropy()
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        return self._enumerated(ferro.eye(self.event_shape[0], dtype=self._param.dtype), expand)
+        return self._enumerated(
+            ferro.eye(self.event_shape[0], dtype=self._param.dtype, device=self._param.device), expand
+        )
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):

@@ -33,7 +33,9 @@ class ExpRelaxedCategorical(OverCategories):
         super().__init__(Categorical(probs, logits), validate_args)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        u = clamp_probs(ferro.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype))
+        u = clamp_probs(
+            ferro.rand(self._extended_shape(sample_shape), dtype=self.logits.dtype, device=self.logits.device)
+        )
         scores = (self.logits - (-u.log()).log()) / self.temperature
         return scores - scores.logsumexp(dim=-1, keepdim=True)
 

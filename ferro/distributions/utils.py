@@ -34,8 +34,9 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
                 "Input arguments must all be instances of Number, torch.Tensor or objects implementing "
                 f"__torch_function__. One is of type {type(v).__name__}."
             )
-    dtype = next((v.dtype for v in values if isinstance(v, Tensor)), ferro.get_default_dtype())
-    tensors = [v if isinstance(v, Tensor) else ferro.tensor(v, dtype=dtype) for v in values]
+    like = next((v for v in values if isinstance(v, Tensor)), None)
+    dtype, device = (ferro.get_default_dtype(), None) if like is None else (like.dtype, like.device)
+    tensors = [v if isinstance(v, Tensor) else ferro.tensor(v, dtype=dtype, device=device) for v in values]
     return tuple(ferro.broadcast_tensors(*tensors))
 
 
@@ -106,9 +107,9 @@ class Missing:
         raise NotImplementedError(f"{type(instance)} does not implement {self.name}")
 
 
-def _below(n: int, diag: int) -> Tensor:
+def _below(n: int, diag: int, device: Any) -> Tensor:
     """Where a square matrix of size n has its elements on and below a diagonal."""
-    return ferro.ones(n, n, dtype=ferro.bool).tril(diag)
+    return ferro.ones(n, n, dtype=ferro.bool, device=device).tril(diag)
 
 
 def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
@@ -119,7 +120,7 @@ def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
     n = mat.shape[-1]
     if diag < -n or diag >= n:
         raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
-    return mat[..., _below(n, diag)]
+    return mat[..., _below(n, diag, mat.device)]
 
 
 def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
@@ -137,7 +138,7 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
             f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a "
             "square D x D matrix."
         )
-    rows, columns = ferro.tril_indices(n, n, offset=diag)
+    rows, columns = ferro.tril_indices(n, n, offset=diag, device=vec.device)
     mat = vec.new_zeros((*vec.shape[:-1], n, n))
     mat[..., rows, columns] = vec
     return mat

@@ -65,10 +65,10 @@ class VonMises(Distribution):
         shape = self._extended_shape(sample_shape)
         with ferro.no_grad():
             loc, kappa, r = self.loc.double(), self.concentration.double(), self._proposal_r
-            angle = ferro.zeros(shape, dtype=ferro.float64)
-            done = ferro.zeros(shape, dtype=ferro.bool)
+            angle = ferro.zeros(shape, dtype=ferro.float64, device=loc.device)
+            done = ferro.zeros(shape, dtype=ferro.bool, device=loc.device)
             while not done.all():
-                u1, u2, u3 = ferro.rand((3, *shape), dtype=ferro.float64).unbind()
+                u1, u2, u3 = ferro.rand((3, *shape), dtype=ferro.float64, device=loc.device).unbind()
                 z = (math.pi * u1).cos()
                 f = (1 + r * z) / (r + z)
                 c = kappa * (r - f)

@@ -66,7 +66,7 @@ class Wishart(ByScale, ExponentialFamily):
             raise ValueError("scale_tril must be at least two-dimensional, with optional leading batch dimensions")
         if isinstance(df, Number):
             batch_shape = Size(matrix.shape[:-2])
-            self.df = ferro.tensor(df, dtype=matrix.dtype).expand(batch_shape)
+            self.df = ferro.tensor(df, dtype=matrix.dtype, device=matrix.device).expand(batch_shape)
         else:
             batch_shape = Size(ferro.broadcast_shapes(matrix.shape[:-2], df.shape))
             self.df = df.expand(batch_shape)
@@ -98,7 +98,10 @@ class Wishart(ByScale, ExponentialFamily):
     @lazy_property
     def _dist_chi2(self) -> Chi2:
         """The squares of the diagonal of Bartlett's matrix."""
-        return Chi2(self.df.unsqueeze(-1) - ferro.arange(self._n, dtype=self._unbroadcasted_scale_tril.dtype))
+        return Chi2(
+            self.df.unsqueeze(-1)
+            - ferro.arange(self._n, dtype=self._unbroadcasted_scale_tril.dtype, device=self.df.device)
+        )
 
     @property
     def mean(self) -> Tensor:
@@ -120,9 +123,9 @@ class Wishart(ByScale, ExponentialFamily):
         n = self._n
         eps = ferro.finfo(self._unbroadcasted_scale_tril.dtype).eps
         noise = self._dist_chi2.rsample(sample_shape).sqrt().clamp(min=eps).diag_embed()
-        rows, columns = ferro.tril_indices(n, n, offset=-1)
+        rows, columns = ferro.tril_indices(n, n, offset=-1, device=noise.device)
         shape = Size(sample_shape) + self._batch_shape + (n * (n - 1) // 2,)
-        noise[..., rows, columns] = ferro.randn(shape, dtype=noise.dtype)
+        noise[..., rows, columns] = ferro.randn(shape, dtype=noise.dtype, device=noise.device)
         factor = self._unbroadcasted_scale_tril @ noise
         return factor @ factor.mT
 
@@ -148,7 +151,7 @@ class Wishart(ByScale, ExponentialFamily):
     def entropy(self) -> Tensor:
         nu, n = self.df, self._n
         scale = (n + 1) * (n * math.log(2) / 2 + log_diagonal(self._unbroadcasted_scale_tril))
-        digammas = (nu.unsqueeze(-1) / 2 - ferro.arange(n, dtype=nu.dtype) / 2).digamma().sum(-1)
+        digammas = (nu.unsqueeze(-1) / 2 - ferro.arange(n, dtype=nu.dtype, device=nu.device) / 2).digamma().sum(-1)
         return scale + ferro.mvlgamma(nu / 2, n) - (nu - n - 1) / 2 * digammas + nu * n / 2
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 
 from ferro.autograd import forward_ad
 from ferro.autograd import grad as _grad
+from ferro.core import backend
 from ferro.core import mode as _mode
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT
@@ -111,7 +112,7 @@ def linearize(func: Callable, *primals: Any) -> tuple:
         roots = [
             o for o in outputs if isinstance(o, TensorBase) and history(o) is not None and o._data.dtype in INEXACT
         ]
-        seeds = [transform.leaf(np.zeros(o._data.shape, o._data.dtype)) for o in roots]
+        seeds = [transform.leaf(backend.beside(o._data, np.zeros(o._data.shape, o._data.dtype))) for o in roots]
         pulled: Any = (
             _grad(roots, xs, seeds, create_graph=True, allow_unused=True) if roots and xs else [None] * len(xs)
         )

@@ -9,6 +9,7 @@ import numpy as np
 
 from ferro.batched.array import levels_of
 from ferro.batched.levels import RUNNING
+from ferro.core import backend
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import INEXACT, from_numpy
 from ferro.core.trees import flatten, map_tensors, unflatten
@@ -89,7 +90,7 @@ def _block(parts: list, dim: int, out: Any, x: Any, like: Any) -> Any:
     """The derivative of one output by one argument from its rows or columns."""
     shape = (*out._data.shape, *x._data.shape)
     if not parts:
-        return wrap(np.zeros(shape, like._data.dtype))
+        return wrap(backend.beside(like._data, np.zeros(shape, like._data.dtype)))
     whole = parts[0] if len(parts) == 1 else cat(parts, 0)
     return (whole if dim == 0 else movedim(whole, 0, -1)).reshape(shape)
 
@@ -158,7 +159,7 @@ def jacfwd(
 def _units(x: Any) -> Any:
     """The tensors of the shape of `x` with a single one, along a new first dimension."""
     size = x._data.size
-    return wrap(np.eye(size, dtype=x._data.dtype).reshape((size, *x._data.shape)))
+    return wrap(backend.beside(x._data, np.eye(size, dtype=x._data.dtype).reshape((size, *x._data.shape))))
 
 
 def _all_units(xs: list, sizes: list) -> list:
@@ -167,7 +168,7 @@ def _all_units(xs: list, sizes: list) -> list:
     for x, size in zip(xs, sizes, strict=True):
         rows = np.zeros((count, size), x._data.dtype)
         rows[np.arange(start, start + size), np.arange(size)] = 1
-        found.append(wrap(rows.reshape((count, *x._data.shape))))
+        found.append(wrap(backend.beside(x._data, rows.reshape((count, *x._data.shape)))))
         start += size
     return found
 

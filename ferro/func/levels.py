@@ -30,7 +30,7 @@ from ferro.tensor import Tensor
 
 def zeros_like(t: Any) -> Any:
     """Zeros in the shape and dtype of a tensor."""
-    return wrap(np.zeros(t._data.shape, t._data.dtype))
+    return wrap(backend.beside(t._data, np.zeros(t._data.shape, t._data.dtype)))
 
 
 class Transform:

@@ -10,7 +10,7 @@ from ferro.batched.array import levels_of
 from ferro.batched.levels import Level, running
 from ferro.core import backend, batching
 from ferro.core.base import TensorBase
-from ferro.core.random import get_rng_state, set_rng_state
+from ferro.core.random import all_states, restore
 from ferro.core.transforms import inside
 from ferro.core.trees import flatten, spread, unflatten
 
@@ -196,11 +196,11 @@ def _by_chunks(
 ) -> Any:
     """The same by parts of the batch, joined along the dimensions of the results."""
     fn = backend.functional
-    state = get_rng_state() if randomness == "same" else None
+    state = all_states() if randomness == "same" else None
     parts = []
     for start in range(0, size, chunk_size):
         if state is not None:
-            set_rng_state(state)
+            restore(state)
         n = min(chunk_size, size - start)
         chunk = [x if d is None else fn.narrow(x, d, start, n) for x, d in zip(leaves, dims, strict=True)]
         parts.append(_run(func, chunk, dims, structure, n, out_dims, randomness, kwargs))

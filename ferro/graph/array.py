@@ -14,12 +14,26 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
+from ferro.batched.array import SERVING
 from ferro.core import backend
 from ferro.core.op import Op
 from ferro.core.plan import argument_names, kind_of
 from ferro.core.saved_values import saved_arrays
 from ferro.graph.draws import DRAWS
-from ferro.graph.functions import ARRAY, BINARY, CHECKS, COMPARED, FUNCTIONS, METHODS, PARTS, UNARY, eager, gradient
+from ferro.graph.functions import (
+    ARRAY,
+    BINARY,
+    CHECKS,
+    COMPARED,
+    FUNCTIONS,
+    METHODS,
+    PARTS,
+    UNARY,
+    eager,
+    gradient,
+    resolved,
+)
+from ferro.graph.there import device_name, shares
 
 
 class Traced:
@@ -30,12 +44,12 @@ class Traced:
     __slots__ = ("before", "content", "near", "recorder", "value")
     __hash__ = object.__hash__
 
-    def __init__(self, near: np.ndarray, recorder: Any, value: Any = None) -> None:
+    def __init__(self, near: Any, recorder: Any, value: Any = None) -> None:
         self.near, self.recorder, self.value = near, recorder, value
         self.content: Any = None
         self.before: Any = None
 
-    stands_for_host = True  # see backend.is_host
+    stands_for_host = True  # see backend.is_host; False of those that stand for arrays of a device
     shape = property(lambda self: self.near.shape)
     dtype = property(lambda self: self.near.dtype)
     ndim = property(lambda self: self.near.ndim)
@@ -65,7 +79,7 @@ class Traced:
         return f"Traced(shape={list(self.shape)}, dtype={self.dtype})"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not hasattr(np.ndarray, name):
+        if name.startswith("__") or not hasattr(type(self.near), name):
             raise AttributeError(name)
         self.recorder.refuse(f"the method {name}() of arrays is called outside of an operation")
         return getattr(self.near, name)
@@ -89,7 +103,7 @@ class Traced:
     def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
         if function in _OF_SHAPES:
             return function(*_near(args), **kwargs)
-        if function is np.copyto and type(args[0]) is Traced and kwargs == {"casting": "unsafe"}:
+        if function is np.copyto and isinstance(args[0], Traced) and kwargs == {"casting": "unsafe"}:
             return called("xp.write_", cpu.write_, *args)
         if function.__name__ in FUNCTIONS and getattr(np, function.__name__) is function:
             return called(f"numpy.{function.__name__}", function, *args, **kwargs)
@@ -115,7 +129,7 @@ _OF_SHAPES = (
 def _near(arg: Any) -> Any:
     """Arguments with the real arrays in the place of traced ones."""
     kind = type(arg)
-    if kind is Traced:
+    if issubclass(kind, Traced):
         return arg.near
     if kind is tuple or kind is list:
         return kind([_near(a) for a in arg])
@@ -127,7 +141,7 @@ def _near(arg: Any) -> Any:
 def traced_in(arg: Any) -> Traced | None:
     """A traced array among arguments."""
     kind = type(arg)
-    if kind is Traced:
+    if issubclass(kind, Traced):
         return arg
     if kind is slice:
         return traced_in((arg.start, arg.stop, arg.step))
@@ -155,6 +169,8 @@ def noted(
 ) -> Any:
     """The same for a recorder that is known; `some` is a traced array among the arguments."""
     near, more = _near(args), {k: _near(v) for k, v in kwargs.items()}
+    if some is not None and not some.stands_for_host and name.startswith(("array.", "numpy.")):
+        function = resolved(name, device_name(some.near))
     if not recorder.notes():
         return function(*near, **more)  # (another thread's)
     recorder.before(name, some, near)
@@ -167,12 +183,12 @@ def noted(
     finally:
         recorder.thread = thread
     for a in args if itself else ():
-        if type(a) is Traced and a.near is found:
+        if isinstance(a, Traced) and a.near is found:
             return a
     result = recorder.note(name, args, kwargs, found)
     for a, n in zip(args, near, strict=True):
         if type(a) is list and len(a) != len(n):  # results that the function hands out through an argument
-            a[:] = [next(t for t in result if type(t) is Traced and t.near is array) for array in n]
+            a[:] = [next(t for t in result if isinstance(t, Traced) and t.near is array) for array in n]
     return result
 
 
@@ -258,36 +274,40 @@ class Drawing:
 
 
 class Functions:
-    """The module of functions of traced arrays: those of ferro.cpu, each noted as a node."""
+    """The module of functions of traced arrays: those of ferro.cpu, or of the backend of a device, each noted as a node."""
 
+    stands_for_host = True
     # Formulas inside formulas are noted step by step: only what has a name can be found again by a replay.
     _STEPS = frozenset(("once", "in_one_pass"))
 
-    @staticmethod
-    def whole(op: Op) -> Any:
+    def __init__(self, module: Any = cpu, device: str = "") -> None:
+        self.module, self.place = module, device
+        if device:
+            self.device, self.index = device, getattr(module, "index", None)
+
+    def whole(self, op: Op) -> Any:
         """An operation as one node."""
-        function = eager(op)
+        function = eager(op) if self.module is cpu else partial(op.forward, self.module)
         return lambda *args: called(op.name, function, *args, itself=False)
 
-    @staticmethod
-    def large_formulas(plan: Any) -> tuple:
-        """The formulas of a plan, each as one node."""
+    def large_formulas(self, plan: Any) -> tuple:
+        """The formulas of a plan, each as one node; on a device their steps."""
+        if self.module is not cpu:
+            return plan.formulas
         return tuple([_formula(plan, plan.op.inputs[i]) for i in plan.indices])
 
-    @staticmethod
-    def elementwise(function: Any, *values: Any) -> Any:
+    def elementwise(self, function: Any, *values: Any) -> Any:
         """An elementwise function as one node."""
-        return called(f"elementwise.{function.__name__}", partial(cpu.elementwise, function), *values)
+        return called(f"elementwise.{function.__name__}", partial(self.module.elementwise, function), *values)
 
     @staticmethod
     def may_share_memory(x: Any, y: Any) -> bool:
         """Whether two arrays may show the same memory: for the same layouts the same in every call."""
-        return cpu.may_share_memory(_near(x), _near(y))
+        return shares(_near(x), _near(y))
 
-    @staticmethod
-    def is_within(index: Any, low: int, high: int) -> bool:
+    def is_within(self, index: Any, low: int, high: int) -> bool:
         """A check of the data, which every replay makes again."""
-        called("check.is_within", CHECKS["is_within"], index, low, high)
+        called("check.is_within", resolved("check.is_within", self.place), index, low, high)
         return True
 
     @staticmethod
@@ -308,17 +328,17 @@ class Functions:
     @staticmethod
     def fixed(array: Any) -> list:
         """Numbers by which arrays are divided: every replay asks whether they are the same."""
-        numbers = array.near.tolist()
+        numbers = backend.on_host(array.near).tolist()
         called("check.equals", CHECKS["equals"], array, *numbers)
         return numbers
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *(n for n in dir(cpu) if n not in self._STEPS)})
+        return sorted({*super().__dir__(), *(n for n in dir(self.module) if n not in self._STEPS)})
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in self._STEPS or not hasattr(cpu, name):
+        if name.startswith("_") or name in self._STEPS or name in ("place", "module") or not hasattr(self.module, name):
             raise AttributeError(name)
-        found = getattr(cpu, name)
+        found = getattr(self.module, name)
         function = partial(called, f"xp.{name}", found) if callable(found) else found
         setattr(self, name, function)
         return function
@@ -326,3 +346,55 @@ class Functions:
 
 functions = Functions()
 backend.register(Traced, functions)
+
+# -------------------------------------------------------------------- arrays of devices
+
+_THERE: dict[
+    type, tuple[type, FunctionsThere]
+] = {}  # by the type of arrays: the class of what stands for them, and its functions
+
+
+class FunctionsThere(Functions):
+    """The same of a device."""
+
+    stands_for_host = False
+
+    def from_host(self, array: Any) -> Any:
+        """A number of the processor's, which is brought along where it meets arrays of the device."""
+        if isinstance(array, Traced):
+            return called("xp.from_host", self.module.from_host, array)
+        return self.module.from_host(array)
+
+    def to_host(self, array: Any) -> Any:
+        """Numbers are asked for."""
+        array.recorder.refuse_number(array)
+        return self.module.to_host(array.near)
+
+    def address(self, array: Any) -> int:
+        """Where the elements of an array begin."""
+        return self.module.address(array.near)
+
+
+def _there(kind: type) -> tuple[type, FunctionsThere]:
+    """What stands for arrays of a type of a device; see Note [Graphs of a device] in there.py."""
+    found = _THERE.get(kind)
+    if found is None:
+        module = SERVING[kind]
+        made = type("TracedThere", (Traced,), {"__slots__": (), "stands_for_host": False, "__array_priority__": 1000})
+        found = _THERE[kind] = made, FunctionsThere(module, module.device)
+        backend.enter(made, found[1])
+    return found
+
+
+def traced(near: Any, recorder: Any, value: Any = None) -> Traced:
+    """What stands for an array while a graph is captured."""
+    kind = Traced if isinstance(near, backend.HOST) else _there(type(near))[0]
+    return kind(near, recorder, value)
+
+
+def functions_of(device: str) -> Functions:
+    """The functions of traced arrays on a device; empty for the CPU."""
+    if not device:
+        return functions
+    kind = next(kind for kind, module in SERVING.items() if module.device == device)
+    return _there(kind)[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ferro.core.backend import on_host
 from ferro.core.random import default
 from ferro.graph import interpreter
 from ferro.graph.functions import effects
@@ -55,4 +56,4 @@ def same_bits(x: Any, y: Any) -> bool:
     """Whether two arrays are equal to the last bit, dtype and shape included."""
     if x.dtype == object and y.dtype == object:
         return True  # (what is kept for a backward)
-    return x.shape == y.shape and x.dtype == y.dtype and x.tobytes() == y.tobytes()
+    return x.shape == y.shape and x.dtype == y.dtype and on_host(x).tobytes() == on_host(y).tobytes()

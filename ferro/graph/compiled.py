@@ -11,11 +11,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ferro._compiling import GENERATION, STANCE
+from ferro._compiling import GENERATION, RECORDERS, STANCE
 from ferro.core import trees
+from ferro.core.backend import DEVICES, xp_of
 from ferro.core.captures import CAPTURES
 from ferro.core.notices import warn_once
 from ferro.graph import text
@@ -24,6 +26,7 @@ from ferro.graph.compare import same_bits
 from ferro.graph.errors import CaptureError, ChangedError, ShapeError
 from ferro.graph.graph import Graph
 from ferro.graph.guards import Check, layout_of, unusual
+from ferro.graph.places import places
 from ferro.graph.tracing import GIVEN, MADE, Followed, follow
 
 _FERRO = str(Path(__file__).parents[1]) + "/"
@@ -130,13 +133,31 @@ def _asks_first(nodes: list) -> bool:
     return all(name.startswith("check.") for name in effects[:last])
 
 
+def _device_of(fn: Callable, args: tuple, kwargs: dict) -> Any:
+    """The backend of a device on which tensors lie among the arguments, or among what the function reaches; None if none does."""
+    given = trees.flatten((args, kwargs))[0]
+    reached = (some[0].read({}) for some in places(fn, args, kwargs).tensors.values())
+    found = next(filter(_lies_there, chain(given, reached)), None)
+    return None if found is None else xp_of(found._data)
+
+
+def _lies_there(value: Any) -> bool:
+    return type(getattr(value, "_data", None)) in DEVICES
+
+
 class Compiled:
     """A function and its captures."""
 
     def __init__(
-        self, fn: Callable, name: str, fullgraph: bool = False, most: int | None = None, graphs: list | None = None
+        self,
+        fn: Callable,
+        name: str,
+        fullgraph: bool = False,
+        most: int | None = None,
+        graphs: list | None = None,
+        recorded: bool = False,
     ) -> None:
-        self.fn, self.name, self.fullgraph = fn, name, fullgraph
+        self.fn, self.name, self.fullgraph, self.recorded = fn, name, fullgraph, recorded
         self.graphs: list = [] if graphs is None else graphs
         self.most = MOST if most is None else most
         self.generation = GENERATION[0]
@@ -152,6 +173,8 @@ class Compiled:
         self.fallbacks: list[str] = []
         self.seconds = 0.0
         self.given_up = self.fixed = False  # fixed: float arguments are no numbers of graphs
+        self.module: Any = None  # the backend of a device other than the processor, where it has tensors of one
+        self.there: Any = None  # what records it there
         self.changed = ""  # what the last replay said that met other numbers
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
@@ -183,6 +206,10 @@ class Compiled:
         stance = STANCE[0]
         if stance == "force_eager" or self.given_up or CAPTURES or unusual():
             return self._as_written(args, kwargs)
+        if DEVICES and self.module is None:
+            self.module = _device_of(self.fn, args, kwargs)
+        if self.module is not None:
+            return self._on_device(self.module, args, kwargs)
         if stance == "fail_on_recompile" and self.entries:
             raise RuntimeError(
                 f"{self.name}: no graph fits this call, and the stance is fail_on_recompile: {self._miss(args, kwargs)}"
@@ -195,6 +222,23 @@ class Compiled:
             self._give_up(f"it was captured {self.most} times, the last time because {self._miss(args, kwargs)}")
             return self._as_written(args, kwargs)
         return self._captured(args, kwargs)
+
+    def _on_device(self, module: Any, args: tuple, kwargs: dict) -> Any:
+        """A call with tensors of a device other than the processor, whose backend may record it."""
+        if not self.recorded or module.device not in RECORDERS:
+            if not self.fallbacks:
+                self.fallbacks.append(
+                    f"its tensors lie on the device {module.device}, where it runs as it is written; "
+                    'mode="reduce-overhead" records it'
+                )
+            return self._as_written(args, kwargs)
+        if self.there is None:
+            self.there = RECORDERS[module.device](self.fn, self.name, self.most)
+        before = self.there.replays
+        found = self.there(args, kwargs)
+        self.replays += self.there.replays - before
+        self.eager += before == self.there.replays
+        return found
 
     def _as_written(self, args: tuple, kwargs: dict) -> Any:
         self.eager += 1

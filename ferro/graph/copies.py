@@ -10,6 +10,7 @@ from ferro.graph.ir import INPUT, Node, Value, replaced
 def value_copy(value: Value, kind: str | None = None) -> Value:
     """The same value for another graph, perhaps as an input there."""
     found = Value(kind or value.kind, value.shape, value.dtype)
+    found.device = value.device
     found.array, found.index, found.name, found.places = value.array, value.index, value.name, value.places
     found.requires_grad, found.strides, found.tensor, found.written = (
         value.requires_grad,

@@ -28,6 +28,7 @@ from ferro.graph.ir import BOUND, CAPTURED, COMPUTED, CONSTANT, FOREIGN, INPUT, 
 from ferro.graph.passes.pair import DEFAULT as PAIR
 from ferro.graph.passes.pair import optimised_pair
 from ferro.graph.sweep import FROM_ELSEWHERE, RecordedSweep, Sweep
+from ferro.graph.there import shares
 
 
 class Completed(NamedTuple):
@@ -182,7 +183,7 @@ def _refuse_writes(graph: Any) -> None:
     for node in graph.nodes:
         for value in written_by(node):
             tensor = value.tensor
-            same = tensor is not None and any(np.may_share_memory(tensor._data, a) for a in shown)
+            same = tensor is not None and any(shares(tensor._data, a) for a in shown)
             if same or not reached.isdisjoint(met):
                 _refuse_write(node)
 

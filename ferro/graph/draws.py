@@ -14,6 +14,7 @@ import numpy as np
 
 from ferro.core.random import Generator, default, stream_of
 from ferro.graph.ir import Held
+from ferro.graph.there import as_array
 
 METHODS = (
     *("any_integers", "binomial", "cauchy", "coins", "exponential", "gamma", "geometric"),
@@ -28,7 +29,8 @@ def generator_of(held: Held | None) -> Generator:
 
 def _draw(name: str) -> Callable:
     def draw(held: Held | None, *args: Any, **kwargs: Any) -> Any:
-        return np.asarray(getattr(stream_of(generator_of(held)), name)(*args, **kwargs))
+        generator = generator_of(held)
+        return as_array(getattr(stream_of(generator, generator.device), name)(*args, **kwargs))
 
     return draw
 

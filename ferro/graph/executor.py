@@ -21,6 +21,7 @@ from ferro.graph.errors import ShapeError
 from ferro.graph.functions import resolved
 from ferro.graph.ir import Node, Value, values_in
 from ferro.graph.state import HANDED_OVER, TAKES_TENSORS
+from ferro.graph.there import as_array, device_of, is_real
 
 _FILE = "<graph>"
 
@@ -39,6 +40,7 @@ class Program:
         self.given = {v: i for i, v in enumerate(own)}
         self.names = {v: f"v{i}" for i, v in enumerate((*own, *[v for node in self.nodes for v in node.outputs]))}
         self.scope: dict[str, Any] = {"__builtins__": {}, "array": np.ndarray, "slice": slice, "type": type}
+        self.scope["lies"] = is_real
         self.scope["settled"], self.scope["several"] = self._settled, self._several
         self.node_of: list[int] = []  # by the line
         source = "\n".join(self._lines(graph, own))
@@ -79,16 +81,18 @@ class Program:
             lines = [f"handed = [{', '.join([self.names[v] for v in values_in(node.args[taken])])}]"]
             lines += [f"del {', '.join([self.names[v] for v in gone])}"] if gone else []
             texts[taken] = "handed"
-        self.scope[f"f{i}"] = function_of_node(node.function)
+        device = device_of(node)
+        self.scope[f"f{i}"] = function_of_node(node.function, device)
         call = f"f{i}({', '.join([*texts, *[f'{name}={self._text(a, by)}' for name, a in node.kwargs.items()]])})"
         names = [self.names[v] for v in node.outputs]
         if len(names) != 1 or node.absent:
             return [*lines, f"{''.join([f'{name}, ' for name in names]) or '_'} = several({i}, {call})"]
         shape = self._constant(node.outputs[0].shape)
+        other = f"not lies({names[0]})" if device else f"type({names[0]}) is not array"
         return [
             *lines,
             f"{names[0]} = {call}",
-            f"if type({names[0]}) is not array or {names[0]}.shape != {shape}: {names[0]} = settled({i}, {names[0]})",
+            f"if {other} or {names[0]}.shape != {shape}: {names[0]} = settled({i}, {names[0]})",
         ]
 
     def _after(self, i: int, node: Node, last: list[Value]) -> list[str]:
@@ -151,8 +155,10 @@ class Program:
         return -1, {}
 
 
-def function_of_node(name: str) -> Callable:
+def function_of_node(name: str, device: str = "") -> Callable:
     """The function of a node, without the steps between a call and what computes it."""
+    if device:
+        return resolved(name, device)
     space, _, rest = name.partition(".")
     return function_of(DECLARED[rest]) if space == "elementwise" and rest in DECLARED else resolved(name)
 
@@ -163,7 +169,7 @@ def arrays_in(found: Any) -> Any:
         for f in found:
             yield from arrays_in(f)
     elif found is not None:
-        yield np.asarray(found)
+        yield as_array(found)
 
 
 def _handed(node: Node, done: list[Value]) -> tuple[int | None, list[Value]]:

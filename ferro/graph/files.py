@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core.backend import on_host
 from ferro.core.base import wrap
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.ir import Value
@@ -26,7 +27,7 @@ def save(graph: Any, filename: Any) -> None:
         if value.array is None:
             raise ValueError(f"save: {name} has no array")
         if value.array.nbytes > SMALL:
-            raw = np.frombuffer(value.array.tobytes(), np.uint8)
+            raw = np.frombuffer(on_host(value.array).tobytes(), np.uint8)
             stored[name] = wrap(raw)
     safetensors.save_file(stored, filename, {_KEY: printed(graph)})
 

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core.device import DEVICE_BACKENDS
 from ferro.core.op import Op
 from ferro.core.plan import argument_names
 from ferro.cpu.thresholds import PROGRAM_LEAST
 from ferro.graph.array import called
 from ferro.graph.functions import gradient
 from ferro.graph.ir import Node, Value, in_memory, replaced
+from ferro.graph.there import device_of
 
 
 def tensors_of(op: Op, node: Node) -> tuple:
@@ -38,6 +40,11 @@ class Given:
 
     def __init__(self, array: Callable[[Value], Any], xp: Any) -> None:
         self.array, self.xp = array, xp
+
+    def at(self, xp: Any) -> None:
+        """The next formulas take their functions from here."""
+        if not self.recorded:
+            self.xp = xp
 
     def tensor(self, value: Value) -> Any:
         """What stands for an input or an output of a node."""
@@ -71,7 +78,7 @@ def gradients(op: Op, node: Node, want: list[int], gs: Any, given: Given) -> lis
             raise NotImplementedError(
                 f"{op.name}: the derivative by {', '.join(missing)} is not implemented, at {node.line}"
             )
-        if given.recorded or op.multi or g.size < PROGRAM_LEAST:
+        if given.recorded or op.multi or g.size < PROGRAM_LEAST or device_of(node):
             return [_run(op.formulas[op.inputs[i]], op, node, want, g, given) for i in want]
         return [_run_large(op.inputs[i], op, node, want, g, given) for i in want]
     found = _run(op.joint, op, node, want, g, given)
@@ -116,8 +123,9 @@ def stand_in(value: Value) -> Any:
     if value.array is not None and not value.written:
         return value.array
     floating = value.dtype.kind in "fcV"
-    out = in_memory(value.shape, value.strides, value.dtype, np.ones if floating else np.zeros)
+    out = in_memory(value.shape, value.strides, value.dtype, np.ones if floating else np.zeros, value.device)
     if floating and out.ndim > 1 and out.size and all(out.strides[-2:]):
         i = np.arange(min(value.shape[-2:]))
+        i = DEVICE_BACKENDS[value.device].from_host(i) if value.device else i
         out[..., i, i] += value.shape[-1]
     return out

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ferro import cpu
-from ferro.core.accumulate import add
+from ferro.core.backend import on_host
 from ferro.core.base import wrap
 from ferro.core.op import OPS, Op
 from ferro.core.plan import argument_names, bind_large, kind_of
@@ -41,6 +41,7 @@ from ferro.graph.draws import DRAWS
 from ferro.graph.errors import ChangedError, GraphFormatError
 from ferro.graph.ir import Node, Value
 from ferro.graph.state import CHECK_OF_TENSORS, OF_PROGRAM, OF_TENSORS
+from ferro.graph.there import fill, function_there, total
 from ferro.linalg_errors import LinAlgError, raise_first
 
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
@@ -88,18 +89,6 @@ FUNCTIONS = (
 PARTS = ("real", "imag", "T")
 
 
-def _fill(x: Any, value: Any) -> None:
-    x.fill(value)
-
-
-def total(*parts: Any) -> Any:
-    """The sum of contributions to one gradient, added as the engine adds them: one after the other, in their order."""
-    found = add(parts[0], parts[1])
-    for part in parts[2:]:
-        found = add(found, part)
-    return np.asarray(found)
-
-
 def pieces(shape: tuple, gaps: bool, keys: tuple, *parts: Any) -> Any:
     """An array in which parts lie at their keys, which do not overlap; zeros elsewhere, if there are gaps between them."""
     out = zeros(shape, parts[0].dtype) if gaps else np.empty(shape, parts[0].dtype)
@@ -126,7 +115,7 @@ ARRAY: dict[str, Callable] = {
     **{name: _operator(name) for name in (*BINARY, *COMPARED, *UNARY)},
     "getitem": operator.getitem,
     "setitem": operator.setitem,
-    "fill": _fill,
+    "fill": fill,
     "pieces": pieces,
     "total": total,
 }
@@ -151,13 +140,14 @@ def _warns(condition: Any, message: str) -> None:
 def _accepted(name: str, info: Any, message: str, kind: str) -> None:
     if kind not in _ERRORS:
         raise GraphFormatError(f"no error that a graph raises: {kind}")
-    raise_first(name, info, message, _ERRORS[kind])
+    raise_first(name, on_host(info), message, _ERRORS[kind])
 
 
 def _equals(array: Any, *numbers: Any) -> None:
-    if array.tolist() != list(numbers):
+    found = on_host(array).tolist()
+    if found != list(numbers):
         raise ChangedError(
-            f"the graph was captured for the numbers {list(numbers)}, now they are {array.tolist()}: capture again"
+            f"the graph was captured for the numbers {list(numbers)}, now they are {found}: capture again"
         )
 
 
@@ -294,8 +284,8 @@ def _check_chain(steps: tuple, count: int) -> None:
     """GraphFormatError unless these are steps of a chain of so many arrays: a text may hold anything."""
     for i, (name, *args) in enumerate(steps):
         places = [re.fullmatch("([xs])([0-9]+)", a) for a in args if type(a) is str]
-        known = type(name) is str and (name in OPS or (name.startswith(CHAINED) and _known(name) is not None))
-        if not known or not all(p and int(p[2]) < (count if p[1] == "x" else i) for p in places):
+        is_step = type(name) is str and (name in OPS or (name.startswith(CHAINED) and known(name) is not None))
+        if not is_step or not all(p and int(p[2]) < (count if p[1] == "x" else i) for p in places):
             raise GraphFormatError(f"{(name, *args)} is no step of a chain of {count} arrays")
 
 
@@ -311,7 +301,7 @@ _SPACES: dict[str, dict[str, Callable]] = {
 
 
 @cache
-def _known(name: str) -> Callable | None:
+def known(name: str) -> Callable | None:
     space, _, rest = name.partition(".")
     if space == "gradient":
         op = OPS.get(rest.rpartition(".")[0])
@@ -328,10 +318,13 @@ def _known(name: str) -> Callable | None:
     return _SPACES.get(space, {}).get(rest)
 
 
-def resolved(name: str) -> Callable:
-    """The function of a node; GraphFormatError if there is none of that name."""
+def resolved(name: str, device: str = "") -> Callable:
+    """The function of a node, on a device; GraphFormatError if there is none of that name."""
     op = OPS.get(name)
-    found = eager(op) if op is not None else _known(name)
+    if device:
+        found = function_there(name, device, None if op is not None else known(name))
+    else:
+        found = eager(op) if op is not None else known(name)
     if found is None:
         raise GraphFormatError(f"no function is called {name!r} here: neither an operation nor one of arrays")
     return found

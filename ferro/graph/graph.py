@@ -16,7 +16,9 @@ from ferro.graph.executor import Program
 from ferro.graph.ir import BOUND, CONSTANT, GraphBase, Held, Node, Value
 from ferro.graph.passes import DEFAULT, optimised
 from ferro.graph.planning.bodies import Options
+from ferro.graph.planning.device_plan import DevicePlan
 from ferro.graph.planning.plan import Plan
+from ferro.graph.there import as_array, device_in
 
 
 class Graph(GraphBase):
@@ -98,7 +100,7 @@ class Graph(GraphBase):
             if value.array is None:
                 if name not in raw:
                     raise GraphFormatError(f"the file lacks the constant {name}")
-                value.array = files.restored(value, raw[name])
+                value.array = text.there(files.restored(value, raw[name]), value)
         return graph
 
     def differentiate(self, f: Any = None, wrt: Any = None) -> Gradient:
@@ -154,6 +156,8 @@ class Graph(GraphBase):
     def plan(self, order: str = "serial", fold: bool = True, reuse: bool = True, *, rotate: bool = True) -> Plan:
         """A memory plan: where each array of a run lies in one arena; `Plan.run` runs the graph by it.
 
+        Of a graph on a GPU the second run records a CUDA graph, and each run from then on is one launch; see cuda.md.
+
         - `order` (str): "serial": the nodes run in their order; "any": in any order that the data allow, on all threads
         - `fold` (bool): results may lie in the place of an argument that ends there
         - `reuse` (bool): a place is used again when its array has ended; False: each array has a place of its own
@@ -170,7 +174,12 @@ class Graph(GraphBase):
         """
         if order not in ("serial", "any"):
             raise ValueError(f"plan: order is {order!r}; 'serial' and 'any' are allowed")
-        return Plan(self, order, Options(fold, reuse, rotate), ahead=True)
+        options = Options(fold, reuse, rotate)
+        if device_in(self.values()):
+            if order != "serial":
+                raise ValueError(f"plan: order is {order!r}; of a graph on a GPU only 'serial' is allowed")
+            return DevicePlan(self, options)
+        return Plan(self, order, options, ahead=True)
 
     def interpret(self, *inputs: Any, on_node: Callable[[Node, list], None] | None = None) -> list:
         """Runs the graph node by node; returns its outputs as tensors.
@@ -181,7 +190,7 @@ class Graph(GraphBase):
         ValueError for inputs of another number, shape, dtype or layout than those of the capture. What eager raises for
         data is raised here too, with the node and its line.
         """
-        given = [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs]
+        given = [x if isinstance(x, TensorBase) else as_array(x) for x in inputs]
         return [wrap(a) for a in interpreter.run(self, given, on_node)]
 
     def program(self, **kinds: bool) -> Program:

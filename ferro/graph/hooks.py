@@ -13,13 +13,13 @@ from typing import Any
 
 from ferro.core import mode as _mode
 from ferro.core.accumulate import accumulate
-from ferro.core.backend import HOST
 from ferro.core.base import TensorBase, wrap
 from ferro.core.history import history
 from ferro.core.random import default
 from ferro.cpu.sparse_rows import Rows
-from ferro.graph.array import Drawing, Traced, noted
+from ferro.graph.array import Drawing, Traced, noted, traced
 from ferro.graph.ir import Held, Node
+from ferro.graph.there import is_real
 
 
 class Hooks:
@@ -97,9 +97,7 @@ class Hooks:
 
     def seeds(self, given: list) -> list:
         """The cotangents that a backward begins with: formulas of traced arrays are to run from there on."""
-        return [
-            wrap(Traced(t._data, self, self.constant(t._data)), t._node) if type(t._data) is HOST else t for t in given
-        ]
+        return [wrap(traced(t._data, self, self.constant(t._data)), t._node) if is_real(t._data) else t for t in given]
 
     # -- gradients and data --------------------------------------------------------------------------------------------
 
@@ -122,10 +120,12 @@ class Hooks:
             self.grad_set(leaf, leaf._meta.grad)
             return True
         with self.outside([leaf, leaf._meta and leaf._meta.grad]):
-            accumulate(leaf, g.near if type(g) is Traced else g, False, False, location)
+            accumulate(leaf, g.near if isinstance(g, Traced) else g, False, False, location)
         grad = leaf._meta.grad
         data = grad._data
-        grad._data = self.note("tensor.accumulate_grad", (before, g), {}, data.near if type(data) is Traced else data)
+        grad._data = self.note(
+            "tensor.accumulate_grad", (before, g), {}, data.near if isinstance(data, Traced) else data
+        )
         self.known.add(id(leaf))
         return True
 
@@ -167,10 +167,10 @@ class Hooks:
     def escaping(self, t: Any) -> Traced:
         """The traced array of a tensor that outlives the graph: a constant is a new one in each replay then."""
         data = t._data
-        if type(data) is HOST:
+        if is_real(data):
             self.watch.writing(t)
             data = t._data
-        if type(data) is not Traced:
+        if not isinstance(data, Traced):
             self.refuse(f"a {type(t).__name__} of a {type(data).__name__} is kept")
             return data
         self.keep(data.near)
@@ -195,7 +195,7 @@ class Hooks:
             step()
             return
         grads = [p._meta.grad._data for p in params if p._meta is not None and p._meta.grad is not None]
-        grads = [a for a in grads if type(a) is Traced and a.value is not None]
+        grads = [a for a in grads if isinstance(a, Traced) and a.value is not None]
         with self.outside():
             step()
         self.note("program.step", (self.holding("optimizer", optimizer), tuple(before), tuple(grads)), {}, None)
@@ -206,14 +206,14 @@ class Hooks:
         self.alone("makes a step of a scheduler")
         given = [a._data if isinstance(a, TensorBase) else a for a in args]
         with self.outside():
-            step(scheduler, *[a.near if type(a) is Traced else a for a in given])
+            step(scheduler, *[a.near if isinstance(a, Traced) else a for a in given])
         self.note("program.schedule", (self.holding("scheduler", scheduler), *given), {}, None)
 
     def trace(self, tensors: Iterable[Any]) -> None:
         """Puts traced arrays into tensors that were there before the capture, or are kept by the program from now on."""
         for t in tensors:
-            if type(t._data) is HOST and id(t) not in self.tensors:
-                array = Traced(t._data, self)
+            if is_real(t._data) and id(t) not in self.tensors:
+                array = traced(t._data, self)
                 self.swapped.append((t, array))
                 self.tensors[id(t)], self.external[id(array)] = array, t
                 self.begun[id(t)] = _changes(t)
@@ -225,7 +225,7 @@ class Hooks:
     def outside(self, some: list | None = None) -> Iterator[None]:
         """Within, tensors (`some`, or all) have their real arrays, nothing is noted, and no change is counted."""
         tensors = [t for t in some if t is not None] if some is not None else self._all()
-        before = [(t, t._data, _changes(t)) for t in tensors if type(t._data) is Traced]
+        before = [(t, t._data, _changes(t)) for t in tensors if isinstance(t._data, Traced)]
         for t, array, _ in before:
             t._data = array.near
         mode = _mode.current()
@@ -257,12 +257,12 @@ class Hooks:
         for t, array in self.swapped:
             if t._data is array:
                 t._data = array.near
-            elif type(t._data) is Traced:
+            elif isinstance(t._data, Traced):
                 if t._data.near is not array.near and id(t) not in self.moved:
                     moved = t
                 t._data = t._data.near
             grad = None if t._meta is None else t._meta.grad
-            if grad is not None and type(grad._data) is Traced:
+            if grad is not None and isinstance(grad._data, Traced):
                 grad._data = grad._data.near
         return moved
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ferro import cpu
+from ferro.core import backend
 from ferro.core.base import TensorBase
 from ferro.graph.executor import Program
 from ferro.graph.functions import resolved
 from ferro.graph.ir import CAPTURED, OWN, Node, Value, c_order, copy_of, replaced
 from ferro.graph.seats import SEATS
 from ferro.graph.state import thing
+from ferro.graph.there import device_of, shares
 from ferro.linalg_errors import LinAlgError, Refused, raise_first
 
 
@@ -95,7 +96,7 @@ def _explain(program: Program, error: BaseException, tensors: Sequence) -> None:
             args = replaced(
                 node.args, lambda v: tensors[program.given[v]] if v in program.given else held[program.names[v]]
             )
-            resolved(node.function)(*args)
+            resolved(node.function, device_of(node))(*args)
     node = program.nodes[i]
     if isinstance(error, Refused):
         said = "LAPACK refuses a matrix: it is singular or not positive-definite, or an iteration does not converge (info {i})"
@@ -127,14 +128,14 @@ def _results(graph: Any, found: list, given: Collection[int]) -> list:
         else:
             shared = history != CAPTURED and _shows(array, constants)
         if shared:
-            found[i] = cpu.copy(array) if history == OWN else copy_of(array)
+            found[i] = backend.xp_of(array).copy(array) if history == OWN else copy_of(array)
         seen.update((id(array), id(array.base)))
     return found
 
 
 def _shows(array: Any, constants: Sequence) -> bool:
     """Whether an array shows the memory of a constant."""
-    return any(array is c or (array.base is not None and np.may_share_memory(array, c)) for c in constants)
+    return any(array is c or (array.base is not None and shares(array, c)) for c in constants)
 
 
 def _place(node: Node) -> str:
@@ -181,6 +182,11 @@ def _array(x: Any) -> Any:
 
 def _check(i: int, value: Value, array: Any) -> None:
     name = f"input {i}" + (f" ({value.name!r})" if value.name else "")
+    device = backend.device_of(array).type
+    if device != (value.device or "cpu"):
+        raise ValueError(
+            f"interpret: {name} lies on the device {device!r}, the graph was captured for one on {value.device or 'cpu'!r}"
+        )
     if array.shape != value.shape or array.dtype != value.dtype:
         raise ValueError(
             f"interpret: {name} is {array.dtype}{list(array.shape)}, the graph was captured for {value.dtype}{list(value.shape)}"

@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ferro.core import backend
+from ferro.core.device import DEVICE_BACKENDS
 from ferro.core.provenance import line_of
+from ferro.cpu.shape import geometry
 
 INPUT, BOUND, CONSTANT, COMPUTED = "input", "bound", "constant", "computed"
 GRAD, FOREIGN, OWN, CAPTURED, SPENT = (
@@ -38,6 +41,7 @@ class Value:
 
     __slots__ = (
         "array",
+        "device",
         "dtype",
         "index",
         "kind",
@@ -61,6 +65,7 @@ class Value:
         self.tensor: Any = None
         self.strides: tuple | None = None
         self.places: Any = ()
+        self.device = ""  # on which it lies; empty for the CPU
         self.requires_grad = self.written = False
 
     def read(self, memo: dict[int, Any]) -> Any:
@@ -248,19 +253,24 @@ def strides_of(array: Any) -> tuple | None:
     return tuple([s // array.itemsize for s in array.strides])
 
 
-def in_memory(shape: tuple, strides: tuple | None, dtype: Any, make: Callable = np.empty) -> Any:
+def in_memory(shape: tuple, strides: tuple | None, dtype: Any, make: Callable = np.empty, device: str = "") -> Any:
     """A new array of `make` with these strides, in elements (None: C order): negative ones, gaps and repetitions included."""
+    module = DEVICE_BACKENDS[device] if device else None
     if strides is None or 0 in shape:
-        return make(shape, dtype)
+        return make(shape, dtype) if module is None else module.from_host(make(shape, dtype))
     reach = [s * (n - 1) for s, n in zip(strides, shape, strict=True)]
     first = -sum(r for r in reach if r < 0)
     held = make(first + sum(r for r in reach if r > 0) + 1, dtype)
+    if module is not None:
+        held = module.from_host(held)
+        return module.as_strided(held, shape, strides, first, geometry(held))
     return np.lib.stride_tricks.as_strided(held[first:], shape, [s * held.itemsize for s in strides])
 
 
 def laid_out(array: Any, strides: tuple | None) -> Any:
     """A copy of an array with these strides, in elements (None: C order)."""
-    out = in_memory(array.shape, strides, array.dtype)
+    device = backend.device_of(array)
+    out = in_memory(array.shape, strides, array.dtype, device="" if device.type == "cpu" else device.type)
     out[...] = array
     return out
 

@@ -6,12 +6,11 @@ import gc
 import weakref
 from typing import Any
 
-import numpy as np
-
 from ferro.core.base import TensorBase
 from ferro.core.node import Node
 from ferro.core.operands import is_constant
 from ferro.graph.array import Traced
+from ferro.graph.there import is_real
 
 
 class _Living:
@@ -27,7 +26,7 @@ class _Living:
 
     def tensors(self) -> list[Any]:
         """All tensors of NumPy's arrays that exist and may change: not those that stand for Python's numbers."""
-        kinds = classes(TensorBase)  # (isinstance would ask each object, which may be a stand-in that warns)
+        kinds = dense()  # (isinstance would ask each object, which may be a stand-in that warns)
         found = [t for t in gc.get_objects() if type(t) in kinds or t is self.mark]
         if self.mark is None or not any(t is self.mark for t in found):
             if gc.get_freeze_count():
@@ -37,11 +36,11 @@ class _Living:
                 self.hidden = list(map(weakref.ref, found))
             self.mark = _Mark()
         found += [t for ref in self.hidden if (t := ref()) is not None]
-        return [t for t in found if type(getattr(t, "_data", None)) is np.ndarray and not is_constant(t)]
+        return [t for t in found if is_real(getattr(t, "_data", None)) and not is_constant(t)]
 
     def all(self) -> list[Any]:
         """The same, and those that are traced."""
-        kinds = classes(TensorBase)
+        kinds = dense()
         found = [t for t in gc.get_objects() if type(t) in kinds]
         return [*found, *[t for ref in self.hidden if (t := ref()) is not None]]
 
@@ -61,7 +60,7 @@ def tensors() -> list[Any]:
 def memory() -> dict[int, Any]:
     """What owns the memory of the tensors that exist, by identity: not of those that stand for Python's numbers."""
     arrays = [getattr(t, "_data", None) for t in _LIVING.all() if not is_constant(t)]
-    roots = [root(a.near if type(a) is Traced else a) for a in arrays]
+    roots = [root(a.near if isinstance(a, Traced) else a) for a in arrays]
     return {id(r): r for r in roots if r is not None}
 
 
@@ -74,23 +73,28 @@ def root(array: Any) -> Any:
 
 def untrace(recorder: Any) -> None:
     """Gives the tensors and the nodes of the tape that came up during a capture their real arrays."""
-    tensors, nodes = classes(TensorBase), classes(Node)
+    tensors, nodes = dense(), classes(Node)
     found = [t for t in gc.get_objects() if type(t) in tensors or type(t) in nodes]
     for t in found:
         if type(t) in nodes:
             t.saved = _real(getattr(t, "saved", None), recorder)
-        elif type(data := getattr(t, "_data", None)) is Traced and data.recorder is recorder:
+        elif isinstance(data := getattr(t, "_data", None), Traced) and data.recorder is recorder:
             t._data = data.near
 
 
 def _real(saved: Any, recorder: Any) -> Any:
     """Saved values with real arrays in the place of those that a recorder traced; the very same if there are none."""
-    if type(saved) is Traced:
+    if isinstance(saved, Traced):
         return saved.near if saved.recorder is recorder else saved
     if type(saved) is tuple or type(saved) is list:
         found = [_real(s, recorder) for s in saved]
         return saved if all(x is y for x, y in zip(found, saved, strict=True)) else type(saved)(found)
     return saved
+
+
+def dense() -> set[type]:
+    """The classes of tensors with an array of their own: a sparse tensor has two dense ones."""
+    return {kind for kind in classes(TensorBase) if not isinstance(getattr(kind, "_data", None), property)}
 
 
 def classes(base: type) -> set[type]:

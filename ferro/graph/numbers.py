@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ferro.core.dtypes import INEXACT
-from ferro.graph.array import Traced, called
+from ferro.graph.array import called, traced
 from ferro.graph.functions import ARRAY
 
 
@@ -109,5 +109,5 @@ def begin(values: list[float], recorder: Any, value_of: Any) -> list[Number]:
     found = []
     for value in values:
         array = np.asarray(value)
-        found.append(Number.of(value, Traced(array, recorder, value_of(array)), [False]))
+        found.append(Number.of(value, traced(array, recorder, value_of(array)), [False]))
     return found

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from ferro.graph.array import called
-from ferro.graph.functions import pieces, total
+from ferro.graph.functions import pieces
 from ferro.graph.ir import Value
+from ferro.graph.there import total
 
 MOST = (
     1 << 26

@@ -8,7 +8,7 @@ import numpy as np
 
 from ferro.core.primitives import COPY_SLICES
 from ferro.core.provenance import at, caller
-from ferro.graph.array import Traced
+from ferro.graph.array import Traced, traced
 from ferro.graph.errors import CaptureError
 from ferro.graph.executor import arrays_in
 from ferro.graph.functions import WRITERS, effects, has_any_shape, is_effect, written_by
@@ -17,6 +17,7 @@ from ferro.graph.ir import BOUND, COMPUTED, CONSTANT, Node, Value, copy_of, stri
 from ferro.graph.living import untrace
 from ferro.graph.modules import innermost
 from ferro.graph.places import Place
+from ferro.graph.there import device_name, is_real, shares
 
 REMEDIES = "compute with where() or masks of a fixed shape, say it by cond() or while_loop(), or make this decision before the capture"
 
@@ -96,13 +97,13 @@ class Recorder(Hooks):
             if self.frame is not None:
                 self.frame.written(near[: WRITERS.get(name, 1)])
             for a in _flat(near):
-                if type(a) is np.ndarray:
+                if is_real(a):
                     self.keep(a)
 
     def keep(self, array: np.ndarray) -> None:
         """Constants in the memory of an array keep what they hold: each run has a copy of its own, for it is written into, or kept."""
         for value in self.constants.values():
-            if not value.written and np.may_share_memory(array, value.array):
+            if not value.written and shares(array, value.array):
                 value.array, value.written = copy_of(value.array), True
 
     def note(self, name: str, args: tuple, kwargs: dict, found: Any) -> Any:
@@ -132,12 +133,12 @@ class Recorder(Hooks):
     def _write(self, name: str, args: tuple) -> None:
         """Notes what tensors hold from now on: the value that was written into all of one; nothing that is known, if they share its memory."""
         source = args[1] if name == "xp.write_" else None
-        written = [a for a in _flat(args) if type(a) is Traced and a is not source]
+        written = [a for a in _flat(args) if isinstance(a, Traced) and a is not source]
         for array in self.followed:
-            if any(np.may_share_memory(array.near, target.near) for target in written):
+            if any(shares(array.near, target.near) for target in written):
                 array.before, array.content = array.content, None
         target = args[0]
-        whole = type(target) is Traced and type(source) is Traced and source.near.dtype == target.near.dtype
+        whole = isinstance(target, Traced) and isinstance(source, Traced) and source.near.dtype == target.near.dtype
         if whole and source.near.shape == target.near.shape and source.value.kind == COMPUTED:
             self.holds(target, source.content or source.value)
 
@@ -164,11 +165,12 @@ class Recorder(Hooks):
     def _wrapped(self, node: Node, found: Any) -> Any:
         if isinstance(found, np.generic):
             found = np.asarray(found)
-        if isinstance(found, np.ndarray):
+        if isinstance(found, np.ndarray) or is_real(found):
             value = Value(COMPUTED, found.shape, found.dtype)
+            value.device = device_name(found)
             value.node, value.index, value.strides = node, len(node.outputs), strides_of(found)
             node.outputs.append(value)
-            return Traced(found, self, value)
+            return traced(found, self, value)
         if isinstance(found, (tuple, list)):
             return type(found)([self._wrapped(node, f) for f in found])
         if found is not None:
@@ -181,13 +183,13 @@ class Recorder(Hooks):
     def converted(self, arg: Any) -> Any:
         """Arguments with values in the place of arrays."""
         kind = type(arg)
-        if kind is Traced:
+        if issubclass(kind, Traced):
             if arg.value is None:
                 arg.value = self.bind(BOUND, self.external[id(arg)], arg.near)
             if self.frame is not None:
                 self.frame.arrays.setdefault(arg.value, arg)
             return arg.value
-        if kind is np.ndarray:
+        if is_real(arg):
             return self.constant(arg)
         if kind is tuple or kind is list:
             return kind([self.converted(a) for a in arg])
@@ -202,7 +204,7 @@ class Recorder(Hooks):
         value = self.constants.get(id(array))
         if value is None:
             value = self.constants[id(array)] = Value(CONSTANT, array.shape, array.dtype)
-            value.array, value.strides = array, strides_of(array)
+            value.array, value.strides, value.device = array, strides_of(array), device_name(array)
             self.values.append(value)
         return value
 
@@ -210,7 +212,7 @@ class Recorder(Hooks):
         """The value of a tensor that was there before the capture."""
         value = Value(kind, near.shape, near.dtype)
         value.tensor = tensor if kind == BOUND else None
-        value.strides = strides_of(near)
+        value.strides, value.device = strides_of(near), device_name(near)
         value.places = self.places.get(id(tensor), []) if kind == BOUND else []
         leaf = self.leaf_of.get(id(tensor))
         if kind == BOUND and leaf is not None:
@@ -223,7 +225,7 @@ class Recorder(Hooks):
 def _contents(arg: Any) -> Any:
     """Arguments with what was written into them in the place of traced arrays."""
     kind = type(arg)
-    if kind is Traced:
+    if issubclass(kind, Traced):
         return arg if arg.content is None else arg.content
     if kind is tuple or kind is list:
         return kind([_contents(a) for a in arg])

@@ -12,12 +12,12 @@ from ferro.core.base import LEAF, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.op import OPS
 from ferro.cpu.sparse_rows import Rows
-from ferro.graph.array import Traced, called, functions
+from ferro.graph.array import Traced, called, functions, functions_of, traced
 from ferro.graph.formulas import Cotangents, Given, gradients, outputs_of, stand_in, tensors_of
-from ferro.graph.functions import total
 from ferro.graph.ir import COMPUTED, GRAD, INPUT, OWN, Node, Value
 from ferro.graph.pieces import shared
 from ferro.graph.recorder import Recorder
+from ferro.graph.there import device_of, total
 from ferro.graph.watch import Watch
 
 FROM_ELSEWHERE = "a custom Function, or from another part of the tape that is not in the graph"
@@ -44,6 +44,7 @@ class Sweep:
         self.wanted = _on_the_way(graph.nodes, wrts)
         for v in fs:
             seed = Value(INPUT, v.shape, v.dtype)
+            seed.device = v.device
             seed.name = f"cotangent {len(self.cotangents)}"
             self.cotangents.append(seed)
             self.seeds.setdefault(v, seed)
@@ -59,7 +60,7 @@ class Sweep:
         if self.recorder.place is not None:
             self.readers.setdefault(value, set()).add(self.recorder.place)
         if found is None:
-            found = self.arrays[value] = Traced(stand_in(value), self.recorder, value)
+            found = self.arrays[value] = traced(stand_in(value), self.recorder, value)
         return found
 
     def total(self, value: Value) -> Any:
@@ -106,6 +107,7 @@ class Sweep:
                 continue
             self.recorder.place = node
             self.recorder.of = index
+            self.given.at(functions_of(device_of(node)))
             if node.foreign:
                 raise NotImplementedError(
                     f"differentiate: '{node.function}' at {node.line} reads what has its history from {FROM_ELSEWHERE}"
@@ -183,7 +185,7 @@ class RecordedSweep(Sweep):
         if found is None:
             array = self.array(value)
             found = self.tensors[value] = wrap(array, LEAF if self.requires_grad(value) else None)
-            if type(array) is Traced:
+            if isinstance(array, Traced):
                 self.recorder.external[id(array)] = found
         return found
 

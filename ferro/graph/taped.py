@@ -16,6 +16,7 @@ from ferro.graph.functions import effects, resolved
 from ferro.graph.interpreter import constants
 from ferro.graph.ir import Value, replaced
 from ferro.graph.sweep import RecordedSweep
+from ferro.graph.there import device_of
 
 
 def taped(graph: Any, given: dict[Value, Any]) -> dict[Value, Any]:
@@ -43,7 +44,9 @@ def taped(graph: Any, given: dict[Value, Any]) -> dict[Value, Any]:
             found.update({v: t for v, t in zip(outputs_of(op, node), several, strict=again is None) if v is not None})
             continue
         args, kwargs = replaced((node.args, node.kwargs), lambda v: _array(found[v]))
-        found.update(zip(node.outputs, arrays_in(resolved(node.function)(*args, **kwargs)), strict=False))
+        found.update(
+            zip(node.outputs, arrays_in(resolved(node.function, device_of(node))(*args, **kwargs)), strict=False)
+        )
     return found
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core.backend import on_host
+from ferro.core.device import DEVICE_BACKENDS, known
 from ferro.graph.errors import GraphFormatError
 from ferro.graph.functions import is_effect, resolved
 from ferro.graph.ir import (
@@ -29,22 +31,24 @@ from ferro.graph.ir import (
     Inner,
     Node,
     Value,
+    in_memory,
     laid_out,
     strides_of,
     with_graphs,
 )
 from ferro.graph.literals import array_of, array_text, dtype_name, dtype_of, read, written
+from ferro.graph.there import device_of
 
 VERSION = "ferro graph 1"
 _IN = "  "  # before the lines of a graph in a node
 SMALL = 64  # bytes of a constant that are written out; greater ones are named, and stand elsewhere
 
-_TYPE = r"%(\d+) (\w+)\[([\d, ]*)(?:; ([-\d, ]*))?\]"
+_TYPE = r"%(\d+) (\w+)\[([\d, ]*)(?:; ([-\d, ]*))?\](?: on (\w+))?"
 _HEAD = re.compile(rf"(input|bound|constant) {_TYPE}( grad)?( written)?(?: (\"(?:[^\"\\]|\\.)*\"))?(?: = (.*))?")
 _OUTPUT = re.compile(_TYPE)
 _TEXT = r"\"(?:[^\"\\]|\\.)*\""
 _NODE = re.compile(
-    r"(?:((?:%\d+ \w+\[[^\]]*\](?:, )?)+) = )?([\w.]+)\((.*)\)( effect)?(?: without ([\d ]+))?"
+    r"(?:((?:%\d+ \w+\[[^\]]*\](?: on \w+)?(?:, )?)+) = )?([\w.]+)\((.*)\)( effect)?(?: without ([\d ]+))?"
     rf"(?: by ([\d ]+))?(?: not ([\d ]+))?(?: of (\d+))?(?: again (\d+))?(?:  # ({_TEXT}))?"
 )
 _VALUE = re.compile(r"""%(\d+)|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
@@ -85,7 +89,7 @@ def _type(value: Value) -> str:
     sizes = ", ".join(map(str, value.shape))
     if value.strides is not None:
         sizes += f"; {', '.join(map(str, value.strides))}"
-    return f"{value!r} {dtype_name(value.dtype)}[{sizes}]"
+    return f"{value!r} {dtype_name(value.dtype)}[{sizes}]" + (f" on {value.device}" if value.device else "")
 
 
 def _more(value: Value) -> str:
@@ -94,7 +98,7 @@ def _more(value: Value) -> str:
 
 def constant_text(value: Value, within: str = "") -> str:
     """What stands behind the sign of equality: a number, bytes, or the name of a large constant."""
-    array = value.array
+    array = None if value.array is None else on_host(value.array)
     if array is None or array.nbytes > SMALL:
         return f"stored({constant_name(value, within)!r})"
     if array.ndim == 0 and array.dtype.kind in "biuf":
@@ -120,6 +124,15 @@ def with_layout(array: Any, value: Value) -> Any:
         ) from None
     if out.tobytes() != array.tobytes():
         raise GraphFormatError(f"the constant {value} has different numbers at one place of its memory")
+    return out
+
+
+def there(array: Any, value: Value) -> Any:
+    """The array of a constant, on the device where it is to lie."""
+    if array is None or not value.device:
+        return array
+    out = in_memory(value.shape, value.strides, value.dtype, device=value.device)
+    out[...] = DEVICE_BACKENDS[value.device].from_host(array)
     return out
 
 
@@ -235,11 +248,13 @@ class _Reader:
             raise GraphFormatError(f"{name} is used before it is made")
         return self.values[name[1:]]
 
-    def _new(self, kind: str, number: str, dtype: str, sizes: str, strides: str | None) -> Value:
+    def _new(self, kind: str, number: str, dtype: str, sizes: str, strides: str | None, on: str | None) -> Value:
         if number in self.values:
             raise GraphFormatError(f"%{number} is made twice")
         shape = tuple([int(n) for n in sizes.split(", ") if n])
         value = self.values[number] = Value(kind, shape, dtype_of(dtype), int(number))
+        if on is not None:
+            value.device = known(on).type
         if strides is not None:
             value.strides = tuple([int(n) for n in strides.split(", ") if n])
             if len(value.strides) != len(shape):
@@ -253,6 +268,7 @@ class _Reader:
         dtype: str,
         sizes: str,
         strides: Any,
+        on: Any,
         grad: Any,
         copied: Any,
         name: Any,
@@ -261,7 +277,7 @@ class _Reader:
         if kind == INPUT and number in self.values and given is None:  # one tensor at two places
             self.inputs.append(self.values[number])
             return
-        value = self._new(kind, number, dtype, sizes, strides)
+        value = self._new(kind, number, dtype, sizes, strides, on)
         if (
             (given is None) is (kind == CONSTANT)
             or (kind == CONSTANT and (grad or name))
@@ -272,7 +288,7 @@ class _Reader:
         if kind == INPUT:
             self.inputs.append(value)
         elif kind == CONSTANT:
-            value.array = self._array(value, given)
+            value.array = there(self._array(value, given), value)
 
     def _array(self, value: Value, text: str) -> Any:
         kind, _, rest = text.partition("(")
@@ -315,7 +331,8 @@ class _Reader:
         again: Any,
         place: Any,
     ) -> None:
-        resolved(function)
+        if function != "xp.from_host":  # (which is of devices alone)
+            resolved(function)
         if bool(effect) is not is_effect(function):
             raise GraphFormatError(f"{function} {'is no effect' if effect else 'is an effect'}")
         names = {f"_{number}": value for number, value in self.values.items()}
@@ -329,6 +346,7 @@ class _Reader:
             value = self._new(COMPUTED, *match.groups())
             value.node, value.index = node, len(node.outputs)
             node.outputs.append(value)
+        resolved(function, device_of(node))
         node.of, node.again = None if of is None else int(of), int(again or 0)
         node.absent, node.mask, node.foreign = [
             sum(1 << min(int(i), 1000) for i in set((bits or "").split())) for bits in (without, by, foreign)

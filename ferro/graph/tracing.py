@@ -12,8 +12,6 @@ from collections.abc import Callable
 from types import NoneType
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ferro.core import mode as _mode
 from ferro.core import trees
 from ferro.core.base import TensorBase
@@ -28,6 +26,7 @@ from ferro.graph.numbers import Number, begin
 from ferro.graph.places import places
 from ferro.graph.reading import Reading
 from ferro.graph.recorder import Recorder
+from ferro.graph.there import as_array, shares
 from ferro.graph.watch import Watch
 from ferro.native import locks
 from ferro.utils import _pytree
@@ -204,10 +203,10 @@ class _Capture:
 
     def _refuse_views(self, tensors: list) -> None:
         """Ends the capture for results that show the memory of others, or of what was there before: to the tape they are views."""
-        near = [t._data.near for t in tensors if type(t._data) is Traced]
+        near = [t._data.near for t in tensors if isinstance(t._data, Traced)]
         others = [array.near for _, array in self.recorder.swapped if array.value is not None]
         for i, array in enumerate(near):
-            if any(np.may_share_memory(array, other) for other in (*near[:i], *others)):
+            if any(shares(array, other) for other in (*near[:i], *others)):
                 self.recorder.end(
                     f"capture: a result of shape {list(array.shape)} shares memory with an argument, a parameter or another result; "
                     "return a copy (clone())"
@@ -225,7 +224,7 @@ class _Capture:
         if not isinstance(t, TensorBase):
             raise CaptureError(f"capture: the function returned a {type(t).__name__}; a graph gives tensors")
         data = t._data
-        return self.recorder.converted(data if type(data) in (Traced, np.ndarray) else np.asarray(data))
+        return self.recorder.converted(data if isinstance(data, Traced) else as_array(data))
 
 
 def _is_spent(node: Any) -> bool:

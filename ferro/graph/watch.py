@@ -6,15 +6,15 @@ from typing import Any
 
 from ferro.autograd._observer import Observer, node_of
 from ferro.core.apply import watched
-from ferro.core.backend import HOST
 from ferro.core.base import LEAF
 from ferro.core.history import history
 from ferro.core.node import OutputRef, next_sequence
 from ferro.core.op import Op
 from ferro.core.operands import is_constant
 from ferro.core.primitives import COPY_SLICES
-from ferro.graph.array import Traced
+from ferro.graph.array import Traced, traced
 from ferro.graph.ir import Node
+from ferro.graph.there import is_real
 
 
 class Watch(Observer):
@@ -53,8 +53,8 @@ class Watch(Observer):
     def writing(self, tensor: Any) -> None:
         """Has a tensor that the function made itself (zeros) traced, as a constant, when it is first computed with or changed."""
         data = tensor._data
-        if type(data) is HOST and not is_constant(tensor):
-            tensor._data = Traced(data, self.recorder, self.recorder.constant(data))
+        if is_real(data) and not is_constant(tensor):
+            tensor._data = traced(data, self.recorder, self.recorder.constant(data))
 
     def history_of(self, x: Any, value: Any = None) -> str:
         """Whether the history of a tensor is what the graph says of its value ("grad"), or lies elsewhere ("foreign").
@@ -106,6 +106,6 @@ def _taken(grads: dict, node: Any, varying: Any) -> dict[int, Any]:
 
 def _read(op: Op, array: Any) -> Any:
     """What an operation reads an array as if tensors are followed by what was written into them; see Recorder._follow."""
-    if type(array) is not Traced:
+    if not isinstance(array, Traced):
         return None
     return array.content or (array.before if op is COPY_SLICES else None)

@@ -22,6 +22,7 @@ from ferro.native.jit_fields import (
     count_of,
     data_of,
     dtype_of,
+    external,
     flags_of,
     float_type,
     int_type,
@@ -39,6 +40,7 @@ from ferro.native.jit_interpreter import as_long, compared, description, item_at
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64, _int64 = types.int64, ir.IntType(64)
+copy_bytes = external("memcpy", _i64, _i64, _i64, _i64)  # target, source, count
 BOOL, INT64, DOUBLE = 0, 7, 12  # NPY_BOOL, NPY_LONG (64 bits where loader.py is supported) and NPY_DOUBLE
 
 # --- the elements of arrays -------------------------------------------------------------------------------------------
@@ -110,6 +112,22 @@ def is_without_gaps(a, itemsize):
         if found == 0:
             return False
         step *= found
+    return flags_of(a) & ALIGNED != 0
+
+
+@device
+def is_in_order(a):
+    """Whether an array's dimensions lie in order, perhaps with gaps: results of one like this have no gaps.
+
+    PyTorch orders dimensions of length 1 by their strides, too, and of equal strides puts the longer one outside.
+    """
+    strides, before, outside = strides_of(a), 1 << 62, 1 << 62
+    for k in range(ndim_of(a)):
+        here, long = load64(strides + 8 * k), load64(shape_of(a) + 8 * k)
+        if here != 0 or long > 1:
+            if here <= 0 or here > before or (here == before and long > outside):
+                return False
+            before, outside = here, long
     return flags_of(a) & ALIGNED != 0
 
 
@@ -284,8 +302,11 @@ def copied(dtype, a, b, in_c_order):
         store64(index + 8 * k, 0)
     columns, step, width = load64(shape + 8 * last), load64(old + 8 * last), load64(new + 8 * last)
     for _ in range(size // columns):
-        for i in range(columns):
-            put_number(dtype, target + width * i, array_at(dtype, source + step * i, (1,))[0])
+        if in_c_order and step == width:
+            copy_bytes(target, source, columns * width)
+        else:
+            for i in range(columns):
+                put_number(dtype, target + width * i, array_at(dtype, source + step * i, (1,))[0])
         for k in range(last - 1, -1, -1):
             count = load64(index + 8 * k) + 1
             source, target = source + load64(old + 8 * k), target + load64(new + 8 * k)

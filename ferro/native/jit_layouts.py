@@ -24,7 +24,8 @@ Note [Layouts]
 
     Where all words are x, many, =, ~ and number, and the result is x (elementwise functions), arrays may have their
     dimensions in any order in memory, the same for all, without gaps: so has the result then. With dims that order may be
-    any, too, where all dimensions are reduced, or one of a matrix.
+    any, too, where all dimensions are reduced, or one of a matrix. A small first array whose dimensions lie in order, with
+    gaps (a slice, say), is copied.
 
     Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; taken, a
     row for each number of the index; counted, a matrix; rows, weight, one, norms and channels as above; none, of functions
@@ -48,8 +49,8 @@ if not is_array({a}, number): return 0
 size = size_of({a})
 if size < {least} or size > {most}: return 0
 plain = is_plain({a}, number)
-if not plain{unless_free}: return 0
-| elements(T, {a}, {size})""",
+{unless_plain}
+| elements(T, {x_read}, {size})""",
     "=": """
 same_{a} = is_plain({a}, number) and is_like({x}, {a}) if plain else lies_like({x}, {a}, number)
 if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
@@ -63,7 +64,7 @@ elif is_plain({a}, number) and (plain or ndim_of({a}) == 0):
     if not ends_like({x}, {a}): return 0
     n_{a} = size_of({a})
 else:
-    n_{a}, same_{a} = size, lies_like({x}, {a}, number)
+    n_{a}, same_{a} = size, not plain and lies_like({x}, {a}, number)
     if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
 | array_at(T, numbers if is_number({a}) else data_of({a}_read), (n_{a},))""",
     "mask": """
@@ -160,6 +161,11 @@ if class_of({a}) != bool_type(): return 0
 keep = {a} == the_true()
 |""",
 }
+# What is asked of an x that is not plain, where its dimensions may lie in any order: a small one with gaps is copied.
+_FREE = """
+gaps = not plain and not is_without_gaps({a}, width)
+if gaps and (size > MOST or not is_in_order({a})): return 0
+plain = plain or gaps"""
 # How an array of the result is made, and what the kernel gets of it.
 _RESULTS = {
     "x": "like({x}, plain) | elements(T, {r}, {size})",
@@ -191,7 +197,7 @@ class _Text:
         self.in_rows = not _IN_ROWS.isdisjoint(self.arguments)
         self.in_channels = not _IN_CHANNELS.isdisjoint(self.arguments)
         # whether arrays may lie in any order: x is read as it lies, and so is all that is read with it
-        free = self.results == ["r"] or (self.results == ["x"] and _ELEMENTWISE.issuperset(self.arguments))
+        free = self.free = self.results == ["r"] or (self.results == ["x"] and _ELEMENTWISE.issuperset(self.arguments))
         names = {kind: f"a{k}" for k, kind in enumerate(self.arguments)}
         self.x = next(names[kind] for kind in ("x", "table", "changed") if kind in names)
         self.names = {
@@ -200,7 +206,8 @@ class _Text:
             "size": "size // columns, columns" if self.in_rows else "size",
             "least": "LEAST" if "many" in arguments else "1",
             "most": "FULL" if "+" in self.flags else "MOST",
-            "unless_free": f" and not is_without_gaps({self.x}, width)" if free else "",
+            "unless_plain": _FREE.format(a=self.x).strip() if free else "if not plain: return 0",
+            "x_read": "x_read" if free else self.x,
         }
         rows, channels = "size // columns", "channels"
         if "groups" in self.arguments:
@@ -243,11 +250,13 @@ class _Text:
             self.lines += ["count = helpers() if size > MOST else 0", "if count < 0: return -1"]
 
     def copy(self) -> None:
-        """Copies what has to be read in the order of x."""
-        for a in self.named("=", "~"):
-            self.lines += [f"{a}_read = {a} if same_{a} else copied(T, {self.x}, {a}, plain)"]
-            self.lines += [f"if {a}_read == 0:", *[f"    {line}" for line in self.let_go], "    return -1"]
-            self.let_go.append(f"release(0 if same_{a} else {a}_read)")
+        """Copies what has to be read in the order of x, and x itself where it has gaps."""
+        copies = [("x_read", self.x, "not gaps")] if self.free else []
+        copies += [(f"{a}_read", a, f"same_{a}") for a in self.named("=", "~")]
+        for read, a, as_it_is in copies:
+            self.lines += [f"{read} = {a} if {as_it_is} else copied(T, {self.x}, {a}, plain)"]
+            self.lines += [f"if {read} == 0:", *[f"    {line}" for line in self.let_go], "    return -1"]
+            self.let_go.append(f"release(0 if {as_it_is} else {read})")
 
     def make(self) -> None:
         """Makes the arrays of the results."""

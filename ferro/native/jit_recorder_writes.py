@@ -6,7 +6,7 @@ import numpy as np
 from numba import types
 
 from ferro.native.jit import device, kernel
-from ferro.native.jit_arrays import array_at, is_array, is_like, is_number, is_plain, size_of
+from ferro.native.jit_arrays import array_at, copy_bytes, is_array, is_like, is_number, is_plain, size_of
 from ferro.native.jit_entries import helpers, queue
 from ferro.native.jit_fields import (
     WRITABLE,
@@ -58,7 +58,6 @@ from ferro.native.thresholds import CHUNK, ENTRY_MOST, MOST_CHUNKS
 _get_item = external("PyObject_GetItem", types.int64, types.int64, types.int64)
 _set_item = external("PyObject_SetItem", types.int32, types.int64, types.int64, types.int64)
 _index_error = address_of("PyExc_IndexError")
-_copy_bytes = external("memcpy", types.int64, types.int64, types.int64, types.int64)
 
 
 def written(objects, count):
@@ -114,7 +113,7 @@ def assigned(objects, count):
 @kernel
 def _copy_chunk(source, target):
     """Bytes that lie side by side."""
-    _copy_bytes(np.int64(target.ctypes.data), np.int64(source.ctypes.data), source.size)
+    copy_bytes(np.int64(target.ctypes.data), np.int64(source.ctypes.data), source.size)
 
 
 @device
@@ -193,7 +192,7 @@ def _copied(found, out, target, name):
     ):
         release(found)
         return 0
-    _copy_bytes(data_of(out), data_of(found), size_of(found) * width)
+    copy_bytes(data_of(out), data_of(found), size_of(found) * width)
     release(found)
     return new_ref(target) if _noted(target, name) else -1
 

@@ -132,7 +132,7 @@ def eye_(tensor: Tensor) -> Tensor:
     if tensor.dim() != 2:
         raise ValueError(f"Only tensors with 2 dimensions are supported, got shape {tuple(tensor.shape)}")
     with no_grad():
-        return tensor.copy_(identity(*tensor.shape, dtype=tensor.dtype))
+        return tensor.copy_(identity(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
@@ -189,7 +189,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     columns = tensor.numel() // rows
     wide = rows < columns
     with no_grad():
-        normal = empty(rows, columns, dtype=tensor.dtype).normal_(0, 1, generator=generator)
+        normal = empty(rows, columns, dtype=tensor.dtype, device=tensor.device).normal_(0, 1, generator=generator)
         square = (normal.t() if wide else normal).to(dtypes.float64).numpy()
         q, r = np.linalg.qr(square)
         q = q * np.sign(np.diagonal(r))
@@ -223,7 +223,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     with no_grad():
         tensor.normal_(0, std, generator=generator)
         for column in range(columns):
-            tensor[randperm(rows, generator=generator)[:zeros], column] = 0
+            tensor[randperm(rows, generator=generator, device=tensor.device)[:zeros], column] = 0
     return tensor
 
 

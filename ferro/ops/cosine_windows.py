@@ -38,7 +38,7 @@ def general_cosine(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
@@ -79,7 +79,7 @@ def general_hamming(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
@@ -108,7 +108,7 @@ def hamming(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes.
@@ -137,7 +137,7 @@ def hann(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes.
@@ -166,7 +166,7 @@ def blackman(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes.
@@ -196,7 +196,7 @@ def nuttall(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes. Source: A. H. Nuttall, Some Windows with

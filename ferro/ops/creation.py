@@ -23,7 +23,12 @@ __all__ = ["can_cast", "eye", "full", "full_like", "is_floating_point", "is_tens
 
 
 def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any:
-    """A new leaf around `data`."""
+    """A new leaf around `data`, on the device or the default one."""
+    return placed(name, data, requires_grad, _device.wanted(device))
+
+
+def placed(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any:
+    """A new leaf around `data`, on the device or where that lies."""
     if device is not None:
         data = backend.moved(data, _device.known(device))
     t = wrap(data)
@@ -43,7 +48,7 @@ def scalar_tensor(
 
     - `s` (number): its value
     - `dtype` (dtype, default None): another dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -133,7 +138,7 @@ def zeros(
     - `out` (Tensor, default None): a tensor to fill
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default None): ferro.sparse_coo makes a sparse tensor (of zeros only)
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 
@@ -170,7 +175,7 @@ def ones(
     - `out` (Tensor, default None): a tensor to fill
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default None): ferro.sparse_coo makes a sparse tensor (of zeros only)
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 
@@ -222,7 +227,7 @@ def full(
     - `fill_value` (number): the number
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: that of the number: bool, int64, the default dtype, or its complex one
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -262,7 +267,7 @@ def full_like(
     - `input` (Tensor): has the shape
     - `fill_value` (number): the number
     - `dtype` (dtype, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where `input` does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `memory_format` (memory_format, default None): the order of the strides; None: that of `input`
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
@@ -277,7 +282,7 @@ def full_like(
     value = _number(fill_value)
     dtypes.check_number("full_like", value, d)
     data = backend.new_array(input._data, input._data.shape, np.full, value, d)
-    return finish("full_like", arranged("full_like", data, input._data, memory_format), requires_grad, device)
+    return placed("full_like", arranged("full_like", data, input._data, memory_format), requires_grad, device)
 
 
 def chosen_dtype(dtype: Any, out: Any, otherwise: Any) -> Any:
@@ -290,6 +295,7 @@ def result_or_out(name: str, data: Any, out: Any, requires_grad: bool, device: A
     if out is None:
         return finish(name, data, requires_grad, device)
     need_tensor(name, "out", out)
+    data = backend.beside(out._data, data)
     if out._data.shape != data.shape and out._data.dtype == data.dtype:
         out.resize_(data.shape)
     if out._data.dtype != data.dtype:
@@ -331,7 +337,7 @@ def eye(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     RuntimeError for a negative number.

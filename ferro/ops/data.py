@@ -13,7 +13,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.notices import warn_once
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage, elements_as
-from ferro.ops.creation import finish
+from ferro.ops.creation import finish, placed
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -192,7 +192,7 @@ def tensor(
     - `data` (Any): a number, nested sequences, a NumPy array or a tensor
     - `dtype` (dtype, default None): None: the default dtype for Python floats, int64 for ints, bool for bools; arrays
       and tensors keep theirs, also as elements of a sequence, where tensors are of one element
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one if one was chosen, else where a tensor does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 
@@ -211,6 +211,9 @@ def tensor(
         return tensor(data, dtype=dtypes.complex64, device=device)._complex_half(requires_grad)
     if isinstance(data, TensorBase):
         _advise_clone("torch.tensor(sourceTensor)")
+        if type(data._data) in backend.DEVICES:
+            copy: Any = data.detach().to(data.dtype if dtype is None else dtype, copy=True)  # type: ignore[attr-defined]
+            return placed("tensor", copy._data, requires_grad, _device.wanted(device))
     a = to_array("tensor", data, dtype)
     fresh = type(data) in (list, tuple, float, int, bool)
     return finish("tensor", a if fresh else np.array(a, order="C", copy=True), requires_grad, device)
@@ -232,7 +235,7 @@ def new_tensor(
     - `self` (Tensor): has the dtype
     - `data` (Any): what :func:`tensor` takes
     - `dtype` (dtype, default None): another dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where this tensor does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -244,8 +247,9 @@ def new_tensor(
     """
     if isinstance(data, TensorBase):
         _advise_clone("tensor.new_tensor(sourceTensor)")
-        data = data._data
-    return tensor(data, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+        data = backend.on_host(data._data)
+    place = backend.device_of(self._data) if device is None else device
+    return tensor(data, dtype=dtype or self.dtype, device=place, requires_grad=requires_grad)
 
 
 # An array of the program is taken as a view of it: a shape or dtype that it is given later is not that of the tensor.
@@ -258,7 +262,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     - `data` (Any): what :func:`tensor` takes; the memory of NumPy arrays is shared, and that of arrays of a GPU, which have
       ``__cuda_array_interface__``
     - `dtype` (dtype, default None): None: that of the data
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one if one was chosen, else where a tensor does
 
     Example::
 
@@ -267,6 +271,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         >>> ferro.as_tensor(x) is x, ferro.as_tensor([1.0, 2.0])
         (True, tensor([1., 2.]))
     """
+    device = _device.wanted(device)
     place = _device.known(device)
     if isinstance(data, TensorBase):
         found: Any = data if dtype is None else data.to(dtype)  # type: ignore[attr-defined]

@@ -10,9 +10,10 @@ import numpy as np
 from ferro.batched.array import as_array
 from ferro.core import backend
 from ferro.core.arguments import need_tensor
-from ferro.core.base import wrap
+from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.inplace import change
+from ferro.core.op import LINEAR, Op
 from ferro.core.random import stream_of
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.random import in_memory_order
@@ -27,7 +28,7 @@ def _kept(x: Any, features: int | None, p: float, generator: Any) -> Any:
     """Where elements of an array are kept, or (features: see _apply) whole features: each with probability 1 - p."""
 
     def make(shape: tuple, _: Any) -> Any:
-        return as_array(stream_of(generator).coins(shape, 1 - p))
+        return as_array(stream_of(generator, x).coins(shape, 1 - p))
 
     return in_memory_order(x, make) if features is None else make(x.shape[:features] + (1,) * (x.ndim - features), None)
 
@@ -60,6 +61,9 @@ def _apply(
         )
     if p == 1:  # nothing is drawn
         return change(input, f"{name}_", lambda t: t * 0) if inplace else input * 0
+    mask = None if alpha or features is not None else _mask(x, p, generator)
+    if mask is not None:
+        return change(input, f"{name}_", lambda t: _dropped(t, mask)) if inplace else _dropped(input, mask)
     kept = _kept(x, features, p, generator)
     scale, shift = 1 / (1 - p), None
     if alpha:
@@ -73,6 +77,26 @@ def _apply(
         return t * factor if shift is None else t * factor + shift
 
     return change(input, f"{name}_", compute) if inplace else compute(input)
+
+
+def _mask(x: Any, p: float, generator: Any) -> Any:
+    """A function that drops elements of arrays like this one, the same each time, where a device has one; None elsewhere."""
+    if type(x) not in backend.DEVICES or x.dtype.kind == "c":
+        return None
+    make = getattr(stream_of(generator, x), "mask", None)  # (a vmap's and a graph's streams have none)
+    return None if make is None else make(x, 1 - p)
+
+
+def _dropped(x: Any, mask: Any) -> Any:
+    return backend.apply(DROPPED, (x,), (mask,)) if isinstance(x, TensorBase) else mask(x)
+
+
+DROPPED = Op(
+    "dropped",
+    lambda xp, x, /, mask: mask(x),
+    kind=LINEAR,
+    x=lambda xp, g, mask: _dropped(g, mask),
+)
 
 
 def _alpha(kept: Any, p: float, x: Any) -> tuple:
@@ -204,7 +228,7 @@ def native_dropout(input: Tensor, p: float, train: bool | None, *, generator: An
     _check("native_dropout", input, p)
     x = input._data
     if (train is not None and not train) or x.size == 0:  # None trains, as in PyTorch
-        return input.clone(), wrap(np.ones(x.shape, bool))
+        return input.clone(), wrap(backend.beside(x, np.ones(x.shape, bool)))
     kept = _kept(x, None, p, generator)
     wide = np.float64 if x.dtype.itemsize == 8 else np.float32
-    return input * wrap((kept * np.asarray(1 / (1 - p) if p < 1 else 0.0, wide)).astype(x.dtype)), wrap(kept)
+    return input * wrap((kept.astype(wide) * wide(1 / (1 - p) if p < 1 else 0.0)).astype(x.dtype)), wrap(kept)

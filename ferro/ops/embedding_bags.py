@@ -163,7 +163,7 @@ def _check_rows(name: str, indices: Any, table: int, padding_idx: int | None) ->
     fits = (indices >= 0) & (indices < table)
     message = f"{name}: Expected idx >= 0 && idx < num_embeddings"
     more = f"(num_embeddings is {table})"
-    require(fits, RuntimeError, message, lambda: f" but found idx to be {indices[~fits][0]} {more}")
+    require(fits, RuntimeError, message, lambda: f" but found idx to be {indices[~fits][0].item()} {more}")
 
 
 def _bags(name: str, input: Tensor, offsets: Tensor | None, include_last: bool) -> tuple:
@@ -206,7 +206,7 @@ def _bag_max(rows: Tensor, bags: Any, count: int) -> Tensor:
     """The maximum over the rows of each bag."""
     data = rows._data
     if not len(data):
-        return add_rows(rows, wrap(bags), count, None, False)  # zeros that lead to the table
+        return add_rows(rows, wrap(backend.beside(data, bags)), count, None, False)  # zeros that lead to the table
     edges = _edges(backend.on_host(bags), count)
     none = backend.beside(data, np.zeros(data.shape[1], np.int64))
     first = [data[i:j].argmax(axis=0) + i if j > i else none for i, j in pairwise(edges.tolist())]

@@ -12,7 +12,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.history import history
 from ferro.core.notices import warn_once
-from ferro.ops.creation import finish
+from ferro.ops.creation import finish, placed
 from ferro.ops.data import NOTHING, plain, to_array, view
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def asarray(
     - `obj` (Any): a tensor, an array, a DLPack capsule, a buffer (whose bytes are read as the dtype, the default dtype
       if none is given), a number or a sequence
     - `dtype` (dtype, default None): None: that of `obj`
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one if one was chosen, else where a tensor does
     - `copy` (bool, default None): True always copies, False never (ValueError if needed), None where it must
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
@@ -70,7 +70,8 @@ def asarray(
         >>> ferro.asarray(bytearray(b"abcd"), dtype=ferro.uint8)
         tensor([ 97,  98,  99, 100], dtype=ferro.uint8)
     """
-    _device.check(device)
+    device = _device.wanted(device)
+    place = None if device is None else _device.known(device)
     if isinstance(obj, np.generic) and copy is False:
         raise RuntimeError(
             "asarray: can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. A scalar cannot change."
@@ -86,7 +87,13 @@ def asarray(
     else:
         if copy is False:
             raise ValueError(f"asarray: can't alias arbitrary sequence into a tensor, such as {type(obj).__name__}")
-        return finish("asarray", view(to_array("asarray", obj, dtype), plain), requires_grad)
+        return finish("asarray", view(to_array("asarray", obj, dtype), plain), requires_grad, place)
+    if place is not None and given.device.type != place.type:
+        if copy is False:
+            raise ValueError(
+                f"asarray: can't alias a tensor on {given.device} on {place}: a copy is needed, but copy=False"
+            )
+        given = given.to(place)
     d = given._data.dtype if dtype is None else dtypes.to_numpy(dtype)
     if d is not given._data.dtype and copy is False:
         raise ValueError(
@@ -159,7 +166,7 @@ def frombuffer(
         )
     if memory.readonly:
         warn_once(READ_ONLY.format("buffer", "buffer"))
-    return finish("frombuffer", np.frombuffer(buffer, d, count, offset), requires_grad)
+    return placed("frombuffer", np.frombuffer(buffer, d, count, offset), requires_grad)
 
 
 _HOST_KINDS = (1, 3)  # kDLCPU, kDLCUDAHost

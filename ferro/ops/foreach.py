@@ -162,7 +162,7 @@ def _binary(name: str, method: str) -> Callable:
     def apply(x: Any, y: Any) -> Any:
         if extremum is None:
             return getattr(x, method)(y)
-        other: Any = y if isinstance(y, TensorBase) else tensor(y)
+        other: Any = y if isinstance(y, TensorBase) else tensor(y, device=x.device)
         # (what is saved for the gradient is not what is written to)
         return x.copy_(extremum(x.clone(), other)) if inplace else extremum(x, other)
 

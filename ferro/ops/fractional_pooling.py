@@ -39,7 +39,7 @@ def _fractional(
     lead = x._data.shape[: x._data.ndim - n]
     kernel, size = fractional_windows(name, n, lead, shape, kernel_size, output_size, output_ratio)
     if samples is None:
-        samples = rand(*(lead if len(lead) == 2 else (1, *lead)), n, dtype=FROM_NUMPY[x._data.dtype])
+        samples = rand(*(lead if len(lead) == 2 else (1, *lead)), n, dtype=FROM_NUMPY[x._data.dtype], device=x.device)
     else:
         check_samples(name, n, lead, samples, x._data.dtype)
     return apply(FRACTIONAL_MAX, (x, samples), (kernel, size))

@@ -55,7 +55,7 @@ def fftfreq(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     The result is (n). RuntimeError for an n that is not positive.
@@ -91,7 +91,7 @@ def rfftfreq(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     The result is (n // 2 + 1). RuntimeError for an n that is not positive.

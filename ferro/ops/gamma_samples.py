@@ -46,7 +46,7 @@ def standard_gamma(self: Tensor, generator: Any = None) -> Tensor:
     second derivative by a does not exist and raises.
     """
     a = _need_floating("_standard_gamma", "self", self)
-    return apply(STANDARD_GAMMA, (self,), (stream_of(generator).gamma(a),))
+    return apply(STANDARD_GAMMA, (self,), (stream_of(generator, a).gamma(a),))
 
 
 STANDARD_GAMMA = Op(
@@ -81,7 +81,7 @@ def sample_dirichlet(self: Tensor, generator: Any = None) -> Tensor:
     Differentiable once by the concentrations, like `standard_gamma`.
     """
     a = _need_floating("_sample_dirichlet", "self", self)
-    gamma = stream_of(generator).gamma(a.astype(np.float64))
+    gamma = stream_of(generator, a).gamma(a.astype(np.float64))
     info = dtypes.finfo(self.dtype)
     with np.errstate(invalid="ignore"):  # (of infinite concentrations: nan)
         share = (gamma / gamma.sum(-1, keepdims=True)).clip(info.tiny, 1 - info.eps / 2).astype(a.dtype)

@@ -67,7 +67,7 @@ def getitem(self: Tensor, key: Any) -> Tensor:
             return viewed(SLICE, self, (plain,))
         mask = _mask_of(self, key)
         if mask is not None:
-            return apply(MASKED_SELECT, (self, mask))
+            return apply(MASKED_SELECT, (self, _beside(self, mask)))
         x, index, dims = _located(self, key)
     if index is None:
         return x
@@ -130,7 +130,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     mask = None if plain is not None or given._data.ndim else _mask_of(self, key)
     if mask is not None:
         given = given if given._data.dtype is self._data.dtype else given.to(self.dtype)
-        record_write(self, "__setitem__", MASKED_FILL, (mask, given), (), write_filled, FILLED_EXPANDED)
+        record_write(self, "__setitem__", MASKED_FILL, (_beside(self, mask), given), (), write_filled, FILLED_EXPANDED)
         return
     x, index, dims = (viewed(SLICE, self, (plain,)), None, ()) if plain is not None else _located(self, key)
     if index is None:
@@ -241,7 +241,7 @@ def _index_put_arguments(name: str, x: Any, indices: Any, values: Any, accumulat
         raise RuntimeError(
             f"{name}: shape mismatch: value tensor of shape {list(have)} cannot be broadcast to indexing result of shape {list(shape)}"
         )
-    return (index, values), (dims, bool(accumulate))
+    return (_beside(x, index), values), (dims, bool(accumulate))
 
 
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:

@@ -65,7 +65,7 @@ def legacy(dtype: dtypes.dtype | None, args: tuple, kwargs: dict, cls: Any = Non
     if not all(map(_is_size, args)) or (len(args) > 1 and any(isinstance(a, Size) for a in args)):
         raise _combination(args, kwargs)
     shape = args[0] if args and isinstance(args[0], Size) else args or (0,)
-    return wrap(empty(*shape, dtype=dtype or dtypes.default())._data, None, cls)
+    return wrap(empty(*shape, dtype=dtype or dtypes.default(), device=_device.CPU)._data, None, cls)
 
 
 def _is_size(given: Any) -> bool:
@@ -220,7 +220,7 @@ class LegacyMethods:
         """A tensor of this one's dtype as the old constructors make it; use new_tensor() and new_empty().
 
         ``new()`` is empty; ``new(2, 3)`` and ``new(size=(2, 3))`` have sizes, ``new([2, 3])`` or ``new(data=[2, 3])`` data;
-        ``new(other)`` and ``new(storage)`` give another name of the memory of a tensor or a storage. `device` is "cpu" or None.
+        ``new(other)`` and ``new(storage)`` give another name of the memory of a tensor or a storage. `device` is that of this one.
         TypeError for anything else, which names these forms; RuntimeError for another device.
 
         Example::
@@ -229,4 +229,11 @@ class LegacyMethods:
             >>> ferro.tensor([1.0]).new([2, 3])
             tensor([2., 3.])
         """
-        return legacy(dtypes.FROM_NUMPY[self._data.dtype], args, {"device": device, **kwargs})
+        dtype = dtypes.FROM_NUMPY[self._data.dtype]
+        if type(self._data) not in backend.DEVICES:
+            return legacy(dtype, args, {"device": device, **kwargs})
+        if device is not None and _device.device(device).type != self.device.type:
+            raise RuntimeError(
+                f"legacy constructor expects device type: {self.device.type} but device type: {device} was passed"
+            )
+        return legacy(dtype, args, kwargs).to(self.device)

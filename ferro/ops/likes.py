@@ -50,7 +50,7 @@ def zeros_like(
     - `input` (Tensor): has the shape
     - `dtype` (dtype, default None): None: that of `input`
     - `layout` (layout, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where `input` does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `memory_format` (memory_format, default None): the order of the strides; None: that of `input`
 
@@ -86,7 +86,7 @@ def ones_like(
     - `input` (Tensor): has the shape
     - `dtype` (dtype, default None): None: that of `input`
     - `layout` (layout, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where `input` does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `memory_format` (memory_format, default None): the order of the strides; None: that of `input`
 
@@ -121,7 +121,7 @@ def new_zeros(
     - `size` (ints, default None): the same by name
     - `dtype` (dtype, default None): another dtype
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where this tensor does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 

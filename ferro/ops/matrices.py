@@ -9,11 +9,11 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import into, one_dim
-from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.inplace import in_place
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.creation import finish
 from ferro.ops.diagonals import DIAGONAL, diagonal
 from ferro.ops.shape import reshape
 from ferro.ops.strided_views import as_strided
@@ -97,7 +97,7 @@ def tril_indices(
     - `row`, `col` (int): the sizes of the matrix
     - `offset` (int, default 0): places of the diagonal to the right of the main one
     - `dtype` (dtype, default None): None: int64
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `layout` (layout, default None): only ferro.strided
 
     The result is (2, elements), in the order of rows. RuntimeError for negative sizes.
@@ -109,7 +109,7 @@ def tril_indices(
         tensor([[0, 1, 1],
                 [0, 0, 1]])
     """
-    return _indices("tril_indices", row, col, dtype, lambda: np.tri(row, col, offset, dtype=bool))
+    return _indices("tril_indices", row, col, dtype, device, lambda: np.tri(row, col, offset, dtype=bool))
 
 
 def triu_indices(
@@ -120,7 +120,7 @@ def triu_indices(
     - `row`, `col` (int): the sizes of the matrix
     - `offset` (int, default 0): places of the diagonal to the right of the main one
     - `dtype` (dtype, default None): None: int64
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `layout` (layout, default None): only ferro.strided
 
     The result is (2, elements), in the order of rows. RuntimeError for negative sizes.
@@ -132,10 +132,10 @@ def triu_indices(
         tensor([[0, 0, 1],
                 [0, 1, 1]])
     """
-    return _indices("triu_indices", row, col, dtype, lambda: ~np.tri(row, col, offset - 1, dtype=bool))
+    return _indices("triu_indices", row, col, dtype, device, lambda: ~np.tri(row, col, offset - 1, dtype=bool))
 
 
-def _indices(name: str, row: int, col: int, dtype: Any, mask: Any) -> Tensor:
+def _indices(name: str, row: int, col: int, dtype: Any, device: Any, mask: Any) -> Tensor:
     for argument, n in (("row", row), ("col", col)):
         if n < 0:
             raise RuntimeError(f"{name}: {argument} must be non-negative, got{n}")
@@ -144,7 +144,7 @@ def _indices(name: str, row: int, col: int, dtype: Any, mask: Any) -> Tensor:
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{dtypes.type_name(dtypes.from_numpy(np.dtype(wanted)))}': choose an integer dtype"
         )
-    return wrap(np.stack(mask().nonzero()).astype(wanted))
+    return finish(name, np.stack(mask().nonzero()).astype(wanted), False, device)
 
 
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:

@@ -63,7 +63,7 @@ def bartlett_window(
     - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `pin_memory` (bool, default False): no effect on the CPU
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
@@ -94,7 +94,7 @@ def blackman_window(
     - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `pin_memory` (bool, default False): no effect on the CPU
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
@@ -137,7 +137,7 @@ def hamming_window(
     - `alpha`, `beta` (float, default 0.54 and 0.46): of the formula
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `pin_memory` (bool, default False): no effect on the CPU
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
@@ -177,7 +177,7 @@ def hann_window(
     - `periodic` (bool, default True): takes N = length, a period of a longer window, else length - 1
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `pin_memory` (bool, default False): no effect on the CPU
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
@@ -219,7 +219,7 @@ def kaiser_window(
     - `beta` (float, default 12.0): how narrow it is
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `pin_memory` (bool, default False): no effect on the CPU
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 

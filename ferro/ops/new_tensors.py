@@ -14,9 +14,14 @@ if TYPE_CHECKING:
     from ferro.tensor import Tensor
 
 
+def _place(like: Any, device: Any) -> Any:
+    """Where a new tensor is to lie: on the device, or where another lies."""
+    return backend.device_of(like._data) if device is None else device
+
+
 def _for_each(like: Any, t: Any) -> Any:
     """A new tensor; under vmap one for each slice of `like`, into which something else may be written."""
-    if type(like._data) is not np.ndarray:
+    if type(like._data) is not backend.HOST and type(like._data) not in backend.DEVICES:
         t._data = backend.new_array(like._data, t._data.shape, lambda s: np.broadcast_to(t._data, s).copy())
     return t
 
@@ -37,7 +42,7 @@ def new_full(
     - `size` (ints): the shape
     - `fill_value` (number): the number
     - `dtype` (dtype, default None): another dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where this tensor does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -48,7 +53,8 @@ def new_full(
         tensor([7, 7])
     """
     return _for_each(
-        self, full(size, fill_value, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+        self,
+        full(size, fill_value, dtype=dtype or self.dtype, device=_place(self, device), requires_grad=requires_grad),
     )
 
 
@@ -67,7 +73,7 @@ def new_ones(
     - `*shape` (ints): the sizes, or one tuple of them
     - `size` (ints, default None): the same by name
     - `dtype` (dtype, default None): another dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where this tensor does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -78,7 +84,8 @@ def new_ones(
         ferro.int64
     """
     return _for_each(
-        self, ones(*shape, size=size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+        self,
+        ones(*shape, size=size, dtype=dtype or self.dtype, device=_place(self, device), requires_grad=requires_grad),
     )
 
 
@@ -97,7 +104,7 @@ def new_empty(
     - `*shape` (ints): the sizes, or one tuple of them
     - `size` (ints, default None): the same by name
     - `dtype` (dtype, default None): another dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where this tensor does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -108,7 +115,8 @@ def new_empty(
         ferro.int64
     """
     return _for_each(
-        self, empty(*shape, size=size, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+        self,
+        empty(*shape, size=size, dtype=dtype or self.dtype, device=_place(self, device), requires_grad=requires_grad),
     )
 
 
@@ -128,7 +136,7 @@ def new_empty_strided(
     - `size` (ints): the shape
     - `stride` (ints): the steps in memory along each dimension, in elements
     - `dtype` (dtype, default None): another dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where this tensor does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -138,7 +146,9 @@ def new_empty_strided(
         >>> ferro.tensor([1]).new_empty_strided((2, 3), (1, 2)).stride()
         (1, 2)
     """
-    return empty_strided(size, stride, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    return empty_strided(
+        size, stride, dtype=dtype or self.dtype, device=_place(self, device), requires_grad=requires_grad
+    )
 
 
 class NewTensorMethods:

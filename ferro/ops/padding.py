@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import unary
 from ferro.core.arguments import sizes
-from ferro.core.backend import xp_of
+from ferro.core.backend import beside, xp_of
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
@@ -101,7 +101,7 @@ def _pad_from_edge(x: Any, amounts: tuple, mode: str) -> Tensor:
             )
     for d, (before, after) in enumerate(pairs):
         if before or after:
-            x = x.index_select(d, wrap(xp_of(x._data).pad_index(shape[d], before, after, mode)))
+            x = x.index_select(d, wrap(beside(x._data, xp_of(x._data).pad_index(shape[d], before, after, mode))))
     return x if any(map(any, pairs)) else x.clone()
 
 

@@ -12,12 +12,13 @@ from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import into, sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
+from ferro.core.device import wanted
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import constant
 from ferro.core.random import stream_of
 from ferro.core.requirements import require
 from ferro.ops.bounds import whole_bounds
-from ferro.ops.creation import chosen_dtype, finish, refuse_shape, result_or_out
+from ferro.ops.creation import chosen_dtype, placed, refuse_shape, result_or_out
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -35,6 +36,11 @@ def check_continuous(kind: str, d: Any) -> None:
         )
 
 
+def place_of(out: Any, device: Any) -> Any:
+    """Where new numbers are to lie: None for the processor."""
+    return wanted(device) if out is None else getattr(out, "_data", None)
+
+
 def _drawn(
     name: str, kind: str, size: tuple, generator: Any, out: Any, dtype: Any, requires_grad: bool, device: Any
 ) -> Any:
@@ -42,7 +48,7 @@ def _drawn(
         return _drawn(name, kind, size, generator, out, dtypes.complex64, False, device)._complex_half(requires_grad)
     shape, d = sizes(name, size), chosen_dtype(dtype, out, dtypes.default().np)
     check_continuous(kind, d)
-    numbers = stream_of(generator)
+    numbers = stream_of(generator, place_of(out, device))
     data = (numbers.uniform if kind == "uniform" else numbers.normal)(shape, d)
     return result_or_out(name, data, out, requires_grad, device)
 
@@ -67,7 +73,7 @@ def rand(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 
@@ -104,7 +110,7 @@ def randn(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 
@@ -141,7 +147,7 @@ def randint(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: int64
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 
@@ -163,7 +169,7 @@ def randint(
         raise TypeError(f"randint(): argument 'size' must be tuple of ints, not {type(size).__name__}")
     d = chosen_dtype(dtype, out, dtypes.int64.np)
     low, high = whole_bounds("randint", low, high, d)
-    data = stream_of(generator).integers(sizes("randint", (size,)), d, low, high)
+    data = stream_of(generator, place_of(out, device)).integers(sizes("randint", (size,)), d, low, high)
     return result_or_out("randint", data, out, requires_grad, device)
 
 
@@ -185,7 +191,7 @@ def randperm(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: int64
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 
@@ -214,7 +220,7 @@ def randperm(
             f"randperm: n cannot be greater than {most + 1} for {dtypes.type_name(asked)} type. {n} was given: not all "
             f"of its numbers are exact in {asked}"
         )
-    data = stream_of(generator).permutation(n).astype(d)
+    data = stream_of(generator, place_of(out, device)).permutation(n).astype(d)
     return result_or_out("randperm", data, out, requires_grad, device)
 
 
@@ -226,7 +232,7 @@ def in_memory_order(like: Any, make: Any) -> Any:
     if type(like) is Batched or like.flags.c_contiguous:
         return make(like.shape, None)
     order = sorted(range(like.ndim), key=lambda k: -abs(like.strides[k]))
-    return make(tuple([like.shape[k] for k in order]), order).transpose(np.argsort(order))
+    return make(tuple([like.shape[k] for k in order]), order).transpose(np.argsort(order).tolist())
 
 
 def normal(
@@ -248,7 +254,7 @@ def normal(
     - `generator` (Generator, default None): the source of random numbers, else the default one
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype, or that of the tensors
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where `mean` or `std` does, else the CPU
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -261,7 +267,6 @@ def normal(
         tensor([1., 2.])
     """
     near = next((v._data for v in (mean, std) if isinstance(v, TensorBase)), np.zeros(()))
-    values = [backend.on_host(v._data) if isinstance(v, TensorBase) else v for v in (mean, std)]
     if isinstance(std, TensorBase) and std._data.dtype in dtypes.COMPLEX:
         raise RuntimeError("normal expects standard deviation to be non-complex")
     _check_std(std)
@@ -277,20 +282,33 @@ def normal(
         dtype = dtype or dtypes.FROM_NUMPY[tensors[0]._data.dtype]
     d = dtypes.to_numpy(dtype) if dtype is not None else dtypes.default().np if out is None else out._data.dtype
     check_continuous("normal", d)
-    shape, numbers = sizes("normal", (size,)), stream_of(generator)
-    if isinstance(std, TensorBase):
-        result = as_array(numbers.normal(shape, d) * values[1]).astype(d) + values[0]
-    elif isinstance(mean, TensorBase):
-        result = numbers.normal(shape, d, 0.0, float(std)) + values[0]
-    else:
-        result = numbers.normal(shape, d, float(mean), float(std))
-    result = backend.beside(near, as_array(result).astype(d, copy=False))
+    is_given = isinstance(mean, TensorBase) or isinstance(std, TensorBase)
+    where = near if is_given else device if out is None else out._data
+    shape, numbers = sizes("normal", (size,)), stream_of(generator, where)
+    make = _normal_there if type(near) in backend.DEVICES else _normal_here
+    result = backend.beside(near, as_array(make(numbers, shape, d, mean, std)).astype(d, copy=False))
     if out is not None:
         return into("normal", out, wrap(result))
-    if requires_grad or not (isinstance(mean, TensorBase) or isinstance(std, TensorBase)):
-        return finish("normal", result, requires_grad, device)
+    if requires_grad or not is_given:
+        return placed("normal", result, requires_grad, device)
     given: list[Any] = [v if isinstance(v, TensorBase) else constant(v, d) for v in (mean, std)]
     return result_of(NORMAL, tuple([t.to(dtypes.FROM_NUMPY[d]) for t in given]), result)
+
+
+def _normal_here(numbers: Any, shape: tuple, d: Any, mean: Any, std: Any) -> Any:
+    """Numbers with means and standard deviations that are numbers or tensors on the processor."""
+    means, deviations = [backend.on_host(v._data) if isinstance(v, TensorBase) else v for v in (mean, std)]
+    if isinstance(std, TensorBase):
+        return as_array(numbers.normal(shape, d) * deviations).astype(d) + means
+    if isinstance(mean, TensorBase):
+        return numbers.normal(shape, d, 0.0, float(std)) + means
+    return numbers.normal(shape, d, float(mean), float(std))
+
+
+def _normal_there(numbers: Any, shape: tuple, d: Any, mean: Any, std: Any) -> Any:
+    """Numbers of a device with means and standard deviations of which one is a tensor there."""
+    mean, std = [v.detach() if hasattr(v, "detach") else v for v in (mean, std)]
+    return (wrap(numbers.normal(shape, d)) * std + mean).to(dtypes.FROM_NUMPY[d])._data
 
 
 def _check_std(std: Any) -> None:

@@ -74,7 +74,9 @@ def uniform_(self: Any, from_: float = 0.0, to: float = 1.0, *, generator: Any =
             f"from={low:g} which result in to-from to exceed the limit"
         )
     check_continuous("uniform", self._data.dtype)
-    return _fill(self, "uniform_", lambda shape, _: stream_of(generator).uniform(shape, self._data.dtype, low, to))
+    return _fill(
+        self, "uniform_", lambda shape, _: stream_of(generator, self._data).uniform(shape, self._data.dtype, low, to)
+    )
 
 
 def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -85,7 +87,7 @@ def normal_(self: Any, mean: float = 0.0, std: float = 1.0, *, generator: Any = 
     return _fill(
         self,
         "normal_",
-        lambda shape, order: stream_of(generator).normal(shape, self._data.dtype, mean, std, order is None),
+        lambda shape, order: stream_of(generator, self._data).normal(shape, self._data.dtype, mean, std, order is None),
     )
 
 
@@ -94,7 +96,7 @@ def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
     if not isinstance(p, TensorBase):
         if not 0 <= p <= 1:
             raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
-        return _fill(self, "bernoulli_", lambda shape, _: coins(shape, float(p), generator))
+        return _fill(self, "bernoulli_", lambda shape, _: coins(shape, float(p), generator, self._data))
     chance = probabilities("bernoulli_", p._data)
     if not fits(chance.shape, self._data.shape):
         have, want = list(chance.shape), list(self._data.shape)
@@ -108,8 +110,8 @@ def bernoulli_(self: Any, p: Any = 0.5, *, generator: Any = None) -> Tensor:
         )
 
     def make(shape: tuple, order: Any) -> Any:
-        p = chance if order is None else np.broadcast_to(chance, self._data.shape).transpose(order)
-        return coins(shape, p, generator)
+        p = chance if order is None else backend.xp_of(chance).expand(chance, self._data.shape).transpose(order)
+        return coins(shape, p, generator, self._data)
 
     return _fill(self, "bernoulli_", make)
 
@@ -120,7 +122,7 @@ def exponential_(self: Any, lambd: float = 1.0, *, generator: Any = None) -> Ten
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd}")
     _refuse_continuous("Exponential", self.dtype)
     d = self._data.dtype
-    return _fill(self, "exponential_", lambda shape, _: stream_of(generator).exponential(shape, d, lambd))
+    return _fill(self, "exponential_", lambda shape, _: stream_of(generator, self._data).exponential(shape, d, lambd))
 
 
 def _refuse_continuous(name: str, d: dtypes.dtype) -> None:
@@ -141,7 +143,7 @@ def log_normal_(self: Any, mean: float = 1.0, std: float = 2.0, *, generator: An
             f"\"log_normal_cpu\" not implemented for '{dtypes.type_name(self.dtype)}': use a floating-point dtype"
         )
     d = self._data.dtype
-    return _fill(self, "log_normal_", lambda shape, _: stream_of(generator).log_normal(shape, d, mean, std))
+    return _fill(self, "log_normal_", lambda shape, _: stream_of(generator, self._data).log_normal(shape, d, mean, std))
 
 
 def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: Any = None) -> Tensor:
@@ -150,14 +152,16 @@ def cauchy_(self: Any, median: float = 0.0, sigma: float = 1.0, *, generator: An
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma}")
     _refuse_continuous("Cauchy", self.dtype)
     d = self._data.dtype
-    return _fill(self, "cauchy_", lambda shape, _: stream_of(generator).cauchy(shape, d, median, sigma))
+    return _fill(self, "cauchy_", lambda shape, _: stream_of(generator, self._data).cauchy(shape, d, median, sigma))
 
 
 def geometric_(self: Any, p: float, *, generator: Any = None) -> Tensor:
     """Fills with the number of trials up to the first success of probability p."""
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
-    return _fill(self, "geometric_", lambda shape, _: stream_of(generator).geometric(shape, self._data.dtype, p))
+    return _fill(
+        self, "geometric_", lambda shape, _: stream_of(generator, self._data).geometric(shape, self._data.dtype, p)
+    )
 
 
 _ABSENT: Any = object()
@@ -167,7 +171,7 @@ def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, genera
     """Fills with random integers from [from, to); random_(to) counts from 0; without `to`, or None, all that are exact."""
     d = self._data.dtype
     if from_ is _ABSENT and to is _ABSENT:
-        return _fill(self, "random_", lambda shape, _: stream_of(generator).any_integers(shape, d))
+        return _fill(self, "random_", lambda shape, _: stream_of(generator, self._data).any_integers(shape, d))
     if to is _ABSENT:
         from_, to = 0, from_
     if to is None:
@@ -185,7 +189,7 @@ def random_(self: Any, from_: int = _ABSENT, to: int | None = _ABSENT, *, genera
         held_by("random_", d, low, high - 1)
     else:
         low, high = whole_bounds("random_", from_, to, d)
-    return _fill(self, "random_", lambda shape, _: stream_of(generator).integers(shape, d, low, high))
+    return _fill(self, "random_", lambda shape, _: stream_of(generator, self._data).integers(shape, d, low, high))
 
 
 class RandomMethods:

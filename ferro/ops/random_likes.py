@@ -9,7 +9,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.layout import arranged, moved
 from ferro.core.random import stream_of
-from ferro.ops.creation import finish
+from ferro.ops.creation import placed
 from ferro.ops.random import check_continuous, in_memory_order, rand, randn, whole_bounds
 
 if TYPE_CHECKING:
@@ -19,16 +19,24 @@ __all__ = ["rand_like", "randint_like", "randn_like"]
 
 
 def _like(
-    name: str, input: Tensor, dtype: Any, device: Any, requires_grad: bool, memory_format: Any, make: Any
+    name: str,
+    input: Tensor,
+    generator: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool,
+    memory_format: Any,
+    make: Any,
 ) -> Tensor:
-    """What make(shape, dtype, order) draws in the shape, and unless others are asked for in the dtype and order, of `input`."""
+    """What make(stream, shape, dtype, order) draws in the shape, and unless others are asked for in the dtype and order, of `input`."""
     x = input._data
     d = x.dtype if dtype is None else dtypes.to_numpy(dtype)
     plain_order = type(x) is not np.ndarray or (memory_format is None and x.flags.c_contiguous)
     target = x if plain_order else arranged(name, np.empty(x.shape, d), x, memory_format)
-    data = in_memory_order(target, lambda shape, order: make(shape, d, order))
     where = input.device if device is None else device
-    return finish(name, data if plain_order else moved(data, target.strides), requires_grad, where)
+    numbers = stream_of(generator, x if device is None else device)
+    data = in_memory_order(target, lambda shape, order: make(numbers, shape, d, order))
+    return placed(name, data if plain_order else moved(data, target.strides), requires_grad, where)
 
 
 def rand_like(
@@ -46,7 +54,7 @@ def rand_like(
     - `input` (Tensor): has the shape
     - `generator` (Generator, default None): the source of random numbers, else the default one
     - `dtype` (dtype, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where `input` does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `memory_format` (memory_format, default None): the order of the strides
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
@@ -58,13 +66,25 @@ def rand_like(
         ferro.Size([2, 3])
     """
     if (dtype or input.dtype) is dtypes.complex32:
-        return rand(input._data.shape, generator=generator, dtype=dtypes.complex32, requires_grad=requires_grad)
+        return rand(
+            input._data.shape,
+            generator=generator,
+            dtype=dtypes.complex32,
+            requires_grad=requires_grad,
+            device=device or input.device,
+        )
 
-    def make(shape: tuple, d: Any, order: Any) -> Any:
-        check_continuous("uniform", d)
-        return stream_of(generator).uniform(shape, d)
-
-    return _like("rand_like", input, dtype, device, requires_grad, memory_format, make)
+    check_continuous("uniform", input._data.dtype if dtype is None else dtypes.to_numpy(dtype))
+    return _like(
+        "rand_like",
+        input,
+        generator,
+        dtype,
+        device,
+        requires_grad,
+        memory_format,
+        lambda numbers, shape, d, _: numbers.uniform(shape, d),
+    )
 
 
 def randn_like(
@@ -82,7 +102,7 @@ def randn_like(
     - `input` (Tensor): has the shape
     - `generator` (Generator, default None): the source of random numbers, else the default one
     - `dtype` (dtype, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where `input` does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `memory_format` (memory_format, default None): the order of the strides
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
@@ -94,13 +114,25 @@ def randn_like(
         ferro.Size([2, 3])
     """
     if (dtype or input.dtype) is dtypes.complex32:
-        return randn(input._data.shape, generator=generator, dtype=dtypes.complex32, requires_grad=requires_grad)
+        return randn(
+            input._data.shape,
+            generator=generator,
+            dtype=dtypes.complex32,
+            requires_grad=requires_grad,
+            device=device or input.device,
+        )
 
-    def make(shape: tuple, d: Any, order: Any) -> Any:
-        check_continuous("normal", d)
-        return stream_of(generator).normal(shape, d, 0.0, 1.0, order is None)
-
-    return _like("randn_like", input, dtype, device, requires_grad, memory_format, make)
+    check_continuous("normal", input._data.dtype if dtype is None else dtypes.to_numpy(dtype))
+    return _like(
+        "randn_like",
+        input,
+        generator,
+        dtype,
+        device,
+        requires_grad,
+        memory_format,
+        lambda numbers, shape, d, order: numbers.normal(shape, d, 0.0, 1.0, order is None),
+    )
 
 
 def randint_like(
@@ -122,7 +154,7 @@ def randint_like(
     - `high` (int or 0-d Tensor, default None): one above the largest
     - `generator` (Generator, default None): the source of random numbers, else the default one
     - `dtype` (dtype, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where `input` does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `memory_format` (memory_format, default None): the order of the strides
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
@@ -142,9 +174,10 @@ def randint_like(
     return _like(
         "randint_like",
         input,
+        generator,
         dtype,
         device,
         requires_grad,
         memory_format,
-        lambda shape, d, _: stream_of(generator).integers(shape, d, low, high),
+        lambda numbers, shape, d, _: numbers.integers(shape, d, low, high),
     )

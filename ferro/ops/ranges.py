@@ -41,7 +41,7 @@ def arange(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: int64 if all three are integers, else the default dtype
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     An integer dtype, or that of `out`, cuts the three to integers first; a step of 0 then raises ValueError, else
@@ -142,7 +142,7 @@ def linspace(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype, or its complex one if an end is complex
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     The result is (steps). RuntimeError for negative steps.
@@ -178,7 +178,7 @@ def logspace(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype, or its complex one if an end is complex
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     The result is (steps). RuntimeError for negative steps.
@@ -210,7 +210,7 @@ def range_(
     - `out` (Tensor, default None): where to write the result
     - `dtype` (dtype, default None): None: the default dtype, for integers too
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     RuntimeError for a step of 0, a step away from `end` and infinite bounds.

@@ -245,7 +245,7 @@ def rrelu(
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
     x = input._data
-    slopes = wrap(backend.beside(x, _slopes(backend.on_host(x), lower, upper, stream_of(generator))))
+    slopes = wrap(_slopes(x, lower, upper, stream_of(generator, x)))
     return input * slopes if slopes.dtype is input.dtype else (input.to(slopes.dtype) * slopes).to(input.dtype)
 
 
@@ -253,6 +253,9 @@ def _slopes(x: Any, lower: float, upper: float, numbers: Any) -> Any:
     """1 where x > 0, elsewhere uniform numbers of [lower, upper], drawn in float64 for these elements alone; at least in float32."""
     wide, d = np.dtype(np.float64), x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
     lower, upper = float(d.type(lower)), float(d.type(upper))
+    if type(x) in backend.DEVICES:
+        drawn: Any = wrap(numbers.uniform(x.shape, d, lower, upper))
+        return drawn.masked_fill(wrap(x > 0), 1.0)._data
     if type(numbers) is Draws or levels_of(x):  # under vmap every slice has a number for each element
         return np.where(x > 0, 1.0, numbers.uniform(x.shape, wide) * (upper - lower) + lower).astype(d)
     slopes, drawn = np.ones(x.shape, d), ~(x > 0)

@@ -83,7 +83,9 @@ def cell(name: str, mode: str, input: Any, state: tuple | None, w_ih: Any, w_hh:
     if not fits:
         shape = _check(name, mode, input, state or (), w_ih, w_hh)
         if state is None:
-            state = tuple([zeros(shape, dtype=input.dtype) for _ in range(2 if mode == "LSTM" else 1)])
+            state = tuple(
+                [zeros(shape, dtype=input.dtype, device=input.device) for _ in range(2 if mode == "LSTM" else 1)]
+            )
             return cell(name, mode, input, state, *weights)
     elif mode in _CELLS and not (ACTIVE and current().level):
         found = apply(_CELLS[mode], (input, *state, *weights))

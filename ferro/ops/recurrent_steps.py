@@ -70,7 +70,10 @@ def _one_by_one(mode: str, x: Any, state: tuple, weights: tuple, sizes: Sequence
     batch = x.shape[1] if sizes is None else max(sizes, default=0)
     widths = w_hh.shape[1], w_hh.shape[0] // GATES[mode]
     state = tuple(
-        [zeros(batch, w, dtype=x.dtype) if s is None else s.squeeze(0) for s, w in zip(state, widths, strict=False)]
+        [
+            zeros(batch, w, dtype=x.dtype, device=x.device) if s is None else s.squeeze(0)
+            for s, w in zip(state, widths, strict=False)
+        ]
     )
     parts = list(gates.unbind(0) if sizes is None else gates.split(list(sizes)))
     if sizes is None:

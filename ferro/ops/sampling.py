@@ -49,14 +49,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, o
         >>> ferro.bernoulli(ferro.tensor([0.0, 1.0]))
         tensor([0., 1.])
     """
-    a = backend.on_host(input._data)
+    a = input._data
     if p is None and a.dtype.kind not in "fV":
         raise NotImplementedError(
             f"bernoulli: \"bernoulli_tensor_cpu_p_\" not implemented for '{dtypes.type_name(input.dtype)}': probabilities are real"
         )
-    chance = probabilities("bernoulli", a if p is None else np.asarray(p, np.float64))
+    chance = probabilities("bernoulli", _wide(a) if p is None else np.asarray(p, np.float64))
     d = a.dtype if out is None else out._data.dtype
-    result = backend.beside(input._data, coins(a.shape, a if p is None else float(chance), generator).astype(d))
+    result = backend.beside(a, coins(a.shape, chance if p is None else float(chance), generator, a).astype(d))
     if out is not None:
         return into("bernoulli", out, wrap(result))
     return result_of(BERNOULLI, (input,), result) if p is None else wrap(result)
@@ -65,11 +65,14 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Any = None, o
 BERNOULLI = Op("bernoulli", lambda xp, p, /, drawn: drawn, kind=ELEMENTWISE, p=lambda xp, g: xp.zeros_like(g))
 
 
-def coins(shape: tuple, chance: Any, generator: Any) -> Any:
-    """True with a probability: one number, computed with in float64, or an array of a floating dtype."""
-    if not isinstance(chance, float):
-        chance = as_array(chance, np.float64 if chance.dtype == np.float64 else np.float32)
-    return as_array(stream_of(generator).coins(shape, chance))
+def coins(shape: tuple, chance: Any, generator: Any, at: Any) -> Any:
+    """True with a probability: one number, computed with in float64, or an array of a floating dtype; drawn where the array `at` lies."""
+    return as_array(stream_of(generator, at).coins(shape, chance if isinstance(chance, float) else _wide(chance)))
+
+
+def _wide(chance: Any) -> Any:
+    """Probabilities in float32 at least."""
+    return as_array(chance, np.float64 if chance.dtype == np.float64 else np.float32)
 
 
 def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
@@ -79,12 +82,17 @@ def binomial(count: Tensor, prob: Tensor, generator: Any = None) -> Tensor:
             raise ValueError(
                 f"binomial only supports floating-point dtypes for {argument}, got: {dtypes.type_name(t.dtype)}"
             )
-    p = probabilities("binomial", backend.on_host(prob._data))
-    n = as_array(backend.on_host(count._data), p.dtype)
-    require(np.isfinite(n), RuntimeError, "binomial: expected finite counts, but found inf or nan")
+    p = probabilities("binomial", prob._data)
+    n = as_array(count._data, p.dtype)
+    require(_finite(n), RuntimeError, "binomial: expected finite counts, but found inf or nan")
     if type(n) is np.ndarray and type(p) is np.ndarray:
         n, p = np.broadcast_arrays(n, p)
-    return wrap(backend.beside(count._data, stream_of(generator).binomial(n, p)))
+    return wrap(stream_of(generator, count._data).binomial(n, p))
+
+
+def _finite(a: Any) -> Any:
+    """Where the numbers of an array of any backend are finite."""
+    return abs(_wide(a)) < np.inf
 
 
 def poisson(input: Tensor, generator: Any = None) -> Tensor:
@@ -96,8 +104,7 @@ def poisson(input: Tensor, generator: Any = None) -> Tensor:
     rate = input._data.astype(np.float32) if input._data.dtype.itemsize == 2 else input._data
     require(rate >= 0, RuntimeError, "poisson: invalid Poisson rate, expected rate to be non-negative")
     require(rate < 9e18, RuntimeError, "poisson: a rate is too large for counts of 64 bits")
-    drawn = as_array(stream_of(generator).poisson(backend.on_host(input._data)))
-    return result_of(POISSON, (input,), backend.beside(input._data, drawn))
+    return result_of(POISSON, (input,), as_array(stream_of(generator, input._data).poisson(input._data)))
 
 
 POISSON = Op("poisson", lambda xp, rate, /, drawn: drawn, kind=ELEMENTWISE, rate=lambda xp, g: xp.zeros_like(g))
@@ -130,7 +137,7 @@ def multinomial(
         )
     if out is not None and out.dtype is not dtypes.int64:
         raise RuntimeError(f"multinomial expects Long tensor out, got: {dtypes.type_name(out.dtype)}")
-    a = as_array(backend.on_host(input._data))
+    a = as_array(input._data)
     if a.ndim not in (1, 2):
         raise RuntimeError(f"multinomial: prob_dist must be 1 or 2 dim, got shape {list(a.shape)}")
     if not replacement and num_samples > a.shape[-1]:
@@ -142,23 +149,20 @@ def multinomial(
         raise RuntimeError(f"multinomial: cannot sample n_sample <= 0 samples, got {num_samples}")
     if a.shape[-1] > 1 << 24:
         raise RuntimeError(f"multinomial: number of categories cannot exceed 2^24, got {a.shape[-1]}")
-    if not replacement and num_samples > a.shape[-1]:
-        raise RuntimeError(
-            f"multinomial: cannot sample n_sample > prob_dist.size(-1) samples without replacement: {num_samples} from "
-            f"{a.shape[-1]}"
-        )
     wrong = (
         "multinomial: probability tensor contains either `inf`, `nan` or element < 0; invalid multinomial distribution (encountering "
         "probability entry"
     )
     require(~(a < 0), RuntimeError, f"{wrong} < 0)")
-    require(np.isfinite(a), RuntimeError, f"{wrong} = infinity or NaN)")
+    require(_finite(a), RuntimeError, f"{wrong} = infinity or NaN)")
     sums = a.astype(np.float64).sum(-1)
     require(sums > 0, RuntimeError, "multinomial: invalid multinomial distribution (sum of probabilities <= 0)")
-    numbers = stream_of(generator)
-    draw = _with_replacement if replacement and num_samples > 1 else _without_replacement
-    drawn = draw(a, num_samples, numbers)
-    result = wrap(backend.beside(input._data, drawn.astype(np.int64)))
+    numbers = stream_of(generator, a)
+    if type(a) in backend.DEVICES:
+        result = _drawn_there(a, num_samples, replacement and num_samples > 1, numbers)
+    else:
+        draw = _with_replacement if replacement and num_samples > 1 else _without_replacement
+        result = wrap(draw(a, num_samples, numbers).astype(np.int64))
     return result if out is None else into("multinomial", out, result)
 
 
@@ -181,3 +185,16 @@ def _without_replacement(a: Any, count: int, numbers: Any) -> Any:
     if count == 1:
         return ratios.argmax(-1)[..., None]
     return np.argsort(-ratios, -1, kind="stable")[..., :count]
+
+
+def _drawn_there(a: Any, count: int, replaces: bool, numbers: Any) -> Any:
+    """The same two ways by functions of tensors, where an array lies on a device."""
+    d = np.dtype(np.float64 if a.dtype == np.float64 else np.float32)
+    weights: Any = wrap(a.astype(d))
+    if not replaces:
+        ratios = weights / wrap(numbers.exponential(a.shape, d))
+        return ratios.argmax(-1, True) if count == 1 else ratios.argsort(-1, True, stable=True)[..., :count]
+    sums = weights.cumsum(-1)
+    u: Any = wrap(numbers.uniform((*a.shape[:-1], count), d))
+    # (of (0, 1], so that a weight of 0 in front is never drawn; the last sum is 1)
+    return backend.functional.searchsorted(sums / sums[..., -1:], 1 - u)

@@ -71,9 +71,9 @@ def segment_reduce(
         limits = _begins(limits, m, unsafe)
     n = limits.shape[-1] - 1
     limits = limits.reshape(rows, n + 1).long()
-    piece = searchsorted(limits, arange(m).expand(rows, m).contiguous(), right=True) - 1
+    piece = searchsorted(limits, arange(m, device=data.device).expand(rows, m).contiguous(), right=True) - 1
     inside = (piece >= 0) & (piece < n)  # what is in no piece goes to one more, which is dropped
-    index = where(inside, piece + n * arange(rows).unsqueeze(1), rows * n).reshape(-1)
+    index = where(inside, piece + n * arange(rows, device=data.device).unsqueeze(1), rows * n).reshape(-1)
     counts = (limits[:, 1:] - limits[:, :-1]).reshape(-1, *[1] * len(rest)).to(data.dtype)
     found = _reduced(reduce, data.reshape(rows * m, *rest), index, rows * n, initial, counts)
     return found.reshape(*batch, n, *rest)
@@ -111,18 +111,18 @@ def _begins(lengths: Tensor, m: int, unsafe: bool) -> Tensor:
                 f"That is {m}, and the sums are {lengths.sum(-1).tolist()}"
             )
     ends = lengths.long().cumsum(-1)
-    return cat([zeros(*ends.shape[:-1], 1, dtype=ends.dtype), ends], -1)
+    return cat([zeros(*ends.shape[:-1], 1, dtype=ends.dtype, device=ends.device), ends], -1)
 
 
 def _reduced(reduce: str, rows: Tensor, index: Tensor, n: int, initial: Any, counts: Tensor) -> Tensor:
     """The rows of each number in `index` reduced; those of number n are left out."""
     shape = (n + 1, *rows.shape[1:])
     if reduce in ("sum", "mean"):
-        total = index_add(zeros(*shape, dtype=rows.dtype), 0, index, rows)[:-1] + (initial or 0.0)
+        total = index_add(zeros(*shape, dtype=rows.dtype, device=rows.device), 0, index, rows)[:-1] + (initial or 0.0)
         if reduce == "sum":
             return total
         return where(counts == 0, math.nan if initial is None else initial, total / where(counts == 0, 1.0, counts))
-    begin = full(shape, _EMPTY[reduce], dtype=rows.dtype)
+    begin = full(shape, _EMPTY[reduce], dtype=rows.dtype, device=rows.device)
     kind = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     found = index_reduce(begin, 0, index, rows, kind, include_self=False)[:-1]
     if initial is None:

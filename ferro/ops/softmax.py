@@ -202,7 +202,8 @@ def gumbel_softmax(
     floating("gumbel_softmax", logits)
     x = logits._data
     with np.errstate(divide="ignore"):
-        noise = -np.log(as_array(stream_of(generator).exponential(x.shape, x.dtype)))
+        waits = as_array(stream_of(generator, x).exponential(x.shape, x.dtype))
+        noise = -backend.xp_of(waits).log(waits)
     soft = softmax((logits + wrap(backend.beside(x, as_array(noise).astype(x.dtype)))) / tau, dim)
     if not hard:
         return soft

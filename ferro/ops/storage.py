@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.core import device as _device
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
-from ferro.core.backend import accelerator, is_host, is_pinned, xp_of
+from ferro.core.backend import accelerator, address, beside, is_host, is_pinned, xp_of
 from ferro.core.base import LEAF, Version, bump, is_inference, meta_of, new
 from ferro.core.determinism import unset, unset_array
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
@@ -24,7 +25,7 @@ from ferro.core.node import next_sequence
 from ferro.core.primitives import PIN
 from ferro.core.storage import UntypedStorage, storage_of
 from ferro.core.typed_storage import LegacyMeta, TypedStorage, deprecated, elements_as
-from ferro.ops.creation import finish
+from ferro.ops.creation import placed
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -109,7 +110,7 @@ def from_file(
     - `size` (int, default 0): how many elements
     - `dtype` (dtype, default None): None: the default dtype
     - `layout` (layout, default None): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): only "cpu", where the file is mapped (else NotImplementedError)
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `pin_memory` (bool, default False): no effect on the CPU
 
@@ -126,9 +127,13 @@ def from_file(
         tensor([1, 2, 3], dtype=ferro.uint8)
         >>> folder.cleanup()
     """
+    if device is not None and (to := _device.known(device)).type != "cpu":
+        raise NotImplementedError(
+            f"from_file: a file is mapped into memory of the CPU, not of {str(to)!r}: use from_file(...).to({to.type!r}), a copy"
+        )
     d = FROM_NUMPY[default().np if dtype is None else to_numpy(dtype)]
     held = UntypedStorage.from_file(filename, bool(shared), size * d.itemsize)
-    return finish("from_file", elements_as("from_file", held, d.np), requires_grad, device)
+    return placed("from_file", elements_as("from_file", held, d.np), requires_grad, device)
 
 
 def _rewritten(self: Any, name: str, others: tuple) -> None:
@@ -298,7 +303,7 @@ class StorageMethods:
     def is_set_to(self: Any, tensor: Tensor) -> bool:
         """Whether both tensors show the same memory with the same geometry."""
         a, b = self._data, need_tensor("is_set_to", "tensor", tensor)._data
-        return a.dtype is b.dtype and (a.ctypes.data, geometry(a)[:2]) == (b.ctypes.data, geometry(b)[:2])
+        return a.dtype is b.dtype and (address(a), geometry(a)[:2]) == (address(b), geometry(b)[:2])
 
     def resize_(self: Any, *size: Any, memory_format: Any = None) -> Tensor:
         """Changes the shape, keeping elements in the order of memory.
@@ -332,9 +337,9 @@ class StorageMethods:
                 "resize_: Trying to resize storage that is not resizable: the program has been given an array of its memory "
                 "by numpy(), which cannot move along"
             )
-        grown = unset_array(prod(shape), self._data.dtype)
-        grown[:room] = xp_of(self._data).as_strided(self._data, (room,), (1,), where[2], where)
-        _move(self, np.ndarray(shape, grown.dtype, grown, 0, [s * width for s in strides]), "resize_")
+        grown, xp = beside(self._data, unset_array(prod(shape), self._data.dtype)), xp_of(self._data)
+        grown[:room] = xp.as_strided(self._data, (room,), (1,), where[2], where)
+        _move(self, xp.as_strided(grown, shape, strides, 0, geometry(grown)), "resize_")
         return self
 
     def resize_as_(self: Any, other: Tensor, *, memory_format: Any = None) -> Tensor:

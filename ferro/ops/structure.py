@@ -82,7 +82,7 @@ def to(
     - `self` (Tensor): any shape
     - `*args` (dtype, device or Tensor): what to take
     - `dtype` (dtype, default None): the same by name
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it is to lie; None: where it lies
     - `copy` (bool, default False): makes a copy where nothing changes, too
     - `non_blocking` (bool, default False): a copy from pinned memory to a device is not waited for; no effect on the CPU
     - `memory_format` (memory_format, default None): the order of the strides

@@ -36,7 +36,7 @@ def empty(
     - `size` (ints, default None): the same by name
     - `out` (Tensor, default None): a tensor of another shape, resized
     - `dtype` (dtype, default None): None: the default dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `memory_format` (memory_format, default None): the order of the strides; None: C order
     - `layout` (layout, default None): ferro.sparse_coo makes a sparse tensor without values
@@ -81,7 +81,7 @@ def empty_strided(
     - `size` (ints): the shape
     - `stride` (ints): the steps in memory along each dimension, in elements
     - `dtype` (dtype, default None): None: the default dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -124,7 +124,7 @@ def empty_permuted(
     - `size` (ints): the shape
     - `physical_layout` (ints): the dimensions, the one with the largest stride first
     - `dtype` (dtype, default None): None: the default dtype
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `**ignored` (Any): arguments without a meaning on the CPU, such as `pin_memory`
 
@@ -169,7 +169,7 @@ def empty_like(
 
     - `input` (Tensor): has the shape
     - `dtype` (dtype, default None): None: that of `input`
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: where `input` does
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `memory_format` (memory_format, default None): the order of the strides; None: that of `input`
     - `layout` (layout, default None): None: that of `input`

@@ -89,7 +89,7 @@ def bartlett(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes.
@@ -118,7 +118,7 @@ def cosine(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes.
@@ -160,7 +160,7 @@ def exponential(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
@@ -205,7 +205,7 @@ def gaussian(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.
@@ -247,7 +247,7 @@ def kaiser(
     - `sym` (bool, default True): takes N = M - 1, else M (a period of a longer window)
     - `dtype` (dtype, default None): float32 or float64; None: the default dtype
     - `layout` (layout, default ferro.strided): only ferro.strided
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
 
     ValueError for a negative M, another layout than strided, other dtypes and other parameters out of range.

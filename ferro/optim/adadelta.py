@@ -22,7 +22,7 @@ class Adadelta(PerParameterOptimizer):
     - `weight_decay` (float, default 0): so much of p is added to its gradient
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach` (bool, default None): changes nothing: there is one implementation
 
     ValueError for rates out of range and for no parameters. Source: Zeiler, ADADELTA: An Adaptive Learning Rate Method,
@@ -69,7 +69,7 @@ class Adadelta(PerParameterOptimizer):
 
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return begin_with_zeros(param, "square_avg", "acc_delta")
+        return begin_with_zeros(param, group, "square_avg", "acc_delta")
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:

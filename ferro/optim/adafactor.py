@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ferro.core.base import wrap
 from ferro.core.dtypes import finfo
 from ferro.tensor import Tensor
 
@@ -78,12 +79,22 @@ class Adafactor(PerParameterOptimizer):
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         if param.ndim < 2:
-            return begin_with_zeros(param, "variance")
+            if hasattr(param, "_spec"):
+                return {"step": new_step(), "variance": param.new_zeros(param.shape)}
+            return begin_with_zeros(param, group, "variance")
         row, column = (*param.shape[:-1], 1), (*param.shape[:-2], 1, param.shape[-1])
         return {"step": new_step(), "row_var": param.new_zeros(row), "col_var": param.new_zeros(column)}
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        spec = getattr(param, "_spec", None)
+        if (
+            spec is not None
+        ):  # a DTensor: every rank steps the whole, with the small state of the whole, and takes its part
+            whole = wrap(spec.whole_of(param._data).copy())
+            Adafactor._update(whole, wrap(spec.whole_of(grad._data)), state, group)
+            param.copy_(whole)
+            return
         matrix = grad.ndim > 1
         step, lr = counted(state), float(group["lr"])
         eps1, eps2 = group["eps"]

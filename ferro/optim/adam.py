@@ -14,7 +14,7 @@ from ferro.tensor import Tensor
 from .fused import arrays_to_change, later
 from .optimizer import Params
 from .options import check_one_number
-from .per_parameter import PerParameterOptimizer, begin_with_zeros, decayed, move_by_quotient, number, plus
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, decayed, is_there, move_by_quotient, number, plus
 
 
 class Adam(PerParameterOptimizer):
@@ -31,7 +31,7 @@ class Adam(PerParameterOptimizer):
     - `amsgrad` (bool, default False): divides by the largest v so far
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach`, `fused` (bool, default None): change nothing: there is one implementation; RuntimeError for fused with
       foreach or differentiable
 
@@ -101,16 +101,17 @@ class Adam(PerParameterOptimizer):
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         extra = ("max_exp_avg_sq",) if group["amsgrad"] else ()
-        return begin_with_zeros(param, "exp_avg", "exp_avg_sq", *extra)
+        return begin_with_zeros(param, group, "exp_avg", "exp_avg_sq", *extra)
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         count = state["step"]
-        step, decoupled = count._data.item() + 1, group["decoupled_weight_decay"]
+        there, decoupled = is_there(count), group["decoupled_weight_decay"]
+        step = count.add_(1) if there else count._data.item() + 1
         lr, weight_decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
-        arrays = arrays_to_change("adam", grad, param, mean, square, largest)
+        arrays = None if there else arrays_to_change("adam", grad, param, mean, square, largest)
         if arrays is not None:
             count._data.fill(step)
             bump(count, "adam")
@@ -121,7 +122,8 @@ class Adam(PerParameterOptimizer):
             else:
                 later("adam_steps", (p, grad._data, m, v, top), step, *numbers, decoupled)
             return
-        count.fill_(step)
+        if not there:
+            count.fill_(step)
         lr, beta1, beta2 = (number(x, group) for x in (lr, beta1, beta2))
         mean, square = moved_means(decayed(param, grad, group, lr), state, beta1, beta2)
         if largest is not None:

@@ -23,7 +23,7 @@ class Adamax(PerParameterOptimizer):
     - `weight_decay` (float, default 0): so much of p is added to its gradient
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach` (bool, default None): changes nothing: there is one implementation
 
     ValueError for rates out of range and for no parameters. Source: Kingma and Ba, Adam: A Method for Stochastic
@@ -71,7 +71,7 @@ class Adamax(PerParameterOptimizer):
 
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return begin_with_zeros(param, "exp_avg", "exp_inf")
+        return begin_with_zeros(param, group, "exp_avg", "exp_inf")
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:

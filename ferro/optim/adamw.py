@@ -22,7 +22,7 @@ class AdamW(Adam):
     - `amsgrad` (bool, default False): divides by the largest v so far
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach`, `fused` (bool, default None): change nothing: there is one implementation; RuntimeError for fused with
       foreach or differentiable
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ferro.ops.creation import ones, scalar_tensor
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .optimizer import Params
-from .per_parameter import PerParameterOptimizer, counted, decayed, new_step
+from .per_parameter import PerParameterOptimizer, counted, decayed, is_there, new_count
 
 
 class ASGD(PerParameterOptimizer):
@@ -25,7 +24,7 @@ class ASGD(PerParameterOptimizer):
     - `weight_decay` (float, default 0): so much of p is added to its gradient
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach` (bool, default None): changes nothing: there is one implementation
 
     ValueError for rates out of range and for no parameters. Source: Polyak and Juditsky, Acceleration of Stochastic
@@ -75,13 +74,26 @@ class ASGD(PerParameterOptimizer):
 
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return {"step": new_step(), "eta": scalar_tensor(float(group["lr"])), "mu": ones(()), "ax": zeros_like(param)}
+        return {
+            "step": new_count(param, group),
+            "eta": new_count(param, group, float(group["lr"])),
+            "mu": new_count(param, group, 1.0),
+            "ax": zeros_like(param),
+        }
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         lr, lambd = float(group["lr"]), group["lambd"]
-        step, eta, mu, average = counted(state), state["eta"].item(), state["mu"].item(), state["ax"]
+        step, average = counted(state), state["ax"]
         grad = decayed(param, grad, group)
+        if is_there(state["step"]):
+            eta, mu = state["eta"], state["mu"]
+            param.mul_(1 - lambd * eta).addcmul_(grad, eta, value=-1)
+            average.add_(param.sub(average).mul_(mu))
+            eta.copy_(lr / (1 + lambd * lr * step) ** group["alpha"])
+            mu.copy_(1 / (step - group["t0"]).clamp(min=1))
+            return
+        eta, mu = state["eta"].item(), state["mu"].item()
         param.mul_(1 - lambd * eta).add_(grad, alpha=-eta)
         if mu == 1:
             average.copy_(param)

@@ -76,6 +76,10 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         self._params: list[Tensor] = self.param_groups[0]["params"]
+        if any(hasattr(p, "_spec") for p in self._params):
+            raise NotImplementedError(
+                "LBFGS: products of whole vectors would be needed of DTensors; step full_tensor()s, or use Adam"
+            )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

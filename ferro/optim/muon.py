@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ferro.core.base import wrap
 from ferro.ops.likes import zeros_like
 from ferro.ops.sums_of_products import addmm
 from ferro.tensor import Tensor
@@ -97,7 +98,12 @@ class Muon(PerParameterOptimizer):
         lr, momentum = float(group["lr"]), group["momentum"]
         buffer = state["momentum_buffer"].lerp_(grad, 1 - momentum)
         update = grad.lerp(buffer, momentum) if group["nesterov"] else buffer
-        update = orthogonalised(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        options = group["ns_coefficients"], group["ns_steps"], group["eps"]
+        spec = getattr(param, "_spec", None)
+        if spec is None:
+            update = orthogonalised(update, *options)
+        else:  # a DTensor: every rank computes with the whole, and takes its part
+            update = wrap(spec.part_of(orthogonalised(wrap(spec.whole_of(update._data)), *options)._data))
         rows, columns = param.shape
         if group["adjust_lr_fn"] == "match_rms_adamw":
             ratio = 0.2 * max(rows, columns) ** 0.5

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ferro.ops.creation import ones
 from ferro.tensor import Tensor
 
 from .adam import moved_means
 from .optimizer import Params
-from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, move_by_quotient, number, plus
+from .per_parameter import (
+    PerParameterOptimizer,
+    begin_with_zeros,
+    counted,
+    decayed,
+    is_there,
+    move_by_quotient,
+    new_count,
+    number,
+    plus,
+)
 
 
 class NAdam(PerParameterOptimizer):
@@ -27,7 +36,7 @@ class NAdam(PerParameterOptimizer):
     - `momentum_decay` (float, default 4e-3): see above
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach` (bool, default None): changes nothing: there is one implementation
 
     ValueError for rates out of range and for no parameters. Source: Dozat, Incorporating Nesterov Momentum into Adam,
@@ -85,7 +94,7 @@ class NAdam(PerParameterOptimizer):
 
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return {**begin_with_zeros(param, "exp_avg", "exp_avg_sq"), "mu_product": ones(())}
+        return {**begin_with_zeros(param, group, "exp_avg", "exp_avg_sq"), "mu_product": new_count(param, group, 1.0)}
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
@@ -94,7 +103,9 @@ class NAdam(PerParameterOptimizer):
         mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
         state["mu_product"] *= mu
         # A recorded step has a derivative by the product of the momenta, too.
-        product = state["mu_product"] if group["differentiable"] else state["mu_product"].item()
+        product = state["mu_product"]
+        if not group["differentiable"] and not is_there(product):
+            product = product.item()
         mean, square = moved_means(grad, state, beta1, beta2)
         denominator = plus(square.div(1 - beta2**step).sqrt(), group["eps"], group)
         now, ahead = -lr * (1.0 - mu) / (1.0 - product), -lr * mu_next / (1.0 - product * mu_next)

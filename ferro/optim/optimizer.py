@@ -221,7 +221,7 @@ class Optimizer:
                 numbers.setdefault(id(param), len(numbers))
             packed["params"] = [numbers[id(param)] for param in group["params"]]
             groups.append(packed)
-        state = {numbers[id(k)] if isinstance(k, Tensor) else k: value for k, value in self.state.items()}
+        state = {numbers[id(k)] if isinstance(k, Tensor) else k: _in_parts(v, k) for k, v in self.state.items()}
         packed_state: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in list(self._optimizer_state_dict_post_hooks.values()):
             packed_state = _or_else(hook(self, packed_state), packed_state)
@@ -271,7 +271,11 @@ class Optimizer:
         for state in self.state.values():
             for name in self._counts:
                 if isinstance(state, dict) and isinstance(state.get(name), (int, float)):
-                    state[name] = scalar_tensor(state[name])
+                    state[name] = scalar_tensor(state[name], device="cpu")
+        for group in self.param_groups:
+            for param in group["params"] if group.get("capturable") else ():
+                state = self.state.get(param, {})
+                state.update({name: state[name].to(param.device) for name in self._counts if name in state})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -358,12 +362,22 @@ def _params_and_names(params: Any) -> dict[str, Any]:
     return {"params": [param for _, param in listed], "param_names": [name for name, _ in listed]}
 
 
+def _in_parts(value: Any, param: Any) -> Any:
+    """The state of a parameter: that of a DTensor is in the same parts."""
+    if not hasattr(param, "_spec"):
+        return value
+    from ferro.distributed.tensor.dtensor import like  # (its package is imported)
+
+    return like(value, param)
+
+
 def _suited(value: Any, param: Tensor | None, key: str | None = None) -> Any:
     """A copy of saved state, its tensors in the dtype of a floating parameter; counts keep their own."""
     if isinstance(value, Tensor):
         if param is None or key in _COUNTS or not param.is_floating_point():
-            return value.clone()
-        return value.to(param.dtype, copy=True)
+            # (counts lie where they are; `_complete` brings those of groups that are capturable)
+            return value.clone() if param is None or key in _COUNTS else value.to(param.device, copy=True)
+        return value.to(param.device, param.dtype, copy=True)
     if isinstance(value, Mapping):
         return {k: _suited(v, param, k) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

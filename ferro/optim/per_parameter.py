@@ -6,14 +6,17 @@ state of a parameter begins (`_begun`), and how PyTorch's functional form calls 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ferro.autograd.grad_mode import enable_grad, no_grad
+from ferro.core.backend import DEVICES
+from ferro.core.device import DEVICE_BACKENDS
 from ferro.ops.complex import view_as_complex, view_as_real
-from ferro.ops.creation import zeros
+from ferro.ops.creation import full, zeros
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
@@ -44,6 +47,7 @@ class PerParameterOptimizer(Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Change every parameter that has a gradient; returns what `closure` returned, if one is given."""
+        _check_capture(self)
         loss = run_closure(closure)
         differentiable = self.defaults.get("differentiable")
         recording = enable_grad() if differentiable else no_grad()
@@ -139,18 +143,56 @@ _PAIRS = {
 
 def new_step() -> Tensor:
     """The count of steps of one parameter: a tensor, as PyTorch stores it."""
-    return zeros(())
+    return zeros((), device="cpu")
 
 
-def begin_with_zeros(param: Tensor, *names: str) -> dict[str, Any]:
+def new_count(param: Tensor, group: dict[str, Any], value: float = 0.0) -> Tensor:
+    """A number that steps change: on the CPU, or with `capturable` where the parameter lies, so that a CUDA graph changes it."""
+    return full((), value, device=param.device if group["capturable"] else "cpu")
+
+
+def begin_with_zeros(param: Tensor, group: dict[str, Any], *names: str) -> dict[str, Any]:
     """A state: the count of steps, and zeros of the parameter's shape under each name."""
-    return {"step": new_step(), **{name: zeros_like(param) for name in names}}
+    step = new_count(param, group) if group.get("capturable") else new_step()
+    return {"step": step, **{name: zeros_like(param) for name in names}}
 
 
-def counted(state: dict[str, Any]) -> float:
-    """The number of this step."""
+def is_there(count: Tensor) -> bool:
+    """Whether a count lies on a device, whose formulas take it as a tensor."""
+    return type(count._data) in DEVICES
+
+
+def counted(state: dict[str, Any]) -> Any:
+    """The number of this step; a tensor where it lies on a device."""
     state["step"] += 1
-    return state["step"].item()
+    return state["step"] if is_there(state["step"]) else state["step"].item()
+
+
+def _check_capture(optimizer: Optimizer) -> None:
+    """RuntimeError while a CUDA graph is recorded without `capturable`, as its replays would not count; one warning for the opposite."""
+    if not DEVICE_BACKENDS or "capturable" not in optimizer.defaults:
+        return
+    capturable = all(group.get("capturable") for group in optimizer.param_groups)
+    recording = any(getattr(module, "is_recording", bool)() for module in DEVICE_BACKENDS.values())
+    if recording and not capturable:
+        raise RuntimeError(
+            f"Attempting CUDA graph capture of step() for an instance of {type(optimizer).__name__} but param_groups' capturable is "
+            "False. Each replay would do the step with this number again: say capturable=True"
+        )
+    warned = getattr(optimizer, "_warned_capturable_if_run_uncaptured", False)
+    if (
+        capturable
+        and not recording
+        and not warned
+        and any(is_there(p) for group in optimizer.param_groups for p in group["params"])
+    ):
+        warnings.warn(
+            "This instance was constructed with capturable=True or some of all the param_groups came with capturable=True, but step() "
+            "is running without CUDA graph capture. If you never intend to graph-capture this instance, capturable=True can impair "
+            "performance, and you should set capturable=False.",
+            stacklevel=4,
+        )
+        optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
 
 
 # -- moves -------------------------------------------------------------------------------------------------------------
@@ -173,8 +215,9 @@ def decayed(param: Tensor, grad: Tensor, group: dict[str, Any], lr: Any = None) 
 
 
 def number(option: Any, group: dict[str, Any]) -> Any:
-    """An option as a number; in a recorded step a tensor stays one, so that there is a derivative by it."""
-    if isinstance(option, Tensor) and group["differentiable"]:
+    """An option as a number; in a recorded step a tensor stays one, so that there is a derivative by it, and so does one that a CUDA
+    graph is to read anew."""
+    if isinstance(option, Tensor) and (group["differentiable"] or (group.get("capturable") and is_there(option))):
         return option.reshape(())
     return float(option)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from ferro.ops.choices import where
 from ferro.tensor import Tensor
 
 from .adam import moved_means
 from .optimizer import Params
-from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, number, plus
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, is_there, number, plus
 
 
 class RAdam(PerParameterOptimizer):
@@ -24,7 +25,7 @@ class RAdam(PerParameterOptimizer):
     - `decoupled_weight_decay` (bool, default False): as in AdamW
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach` (bool, default None): changes nothing: there is one implementation
 
     ValueError for rates out of range and for no parameters. Source: Liu et al., On the Variance of the Adaptive
@@ -74,7 +75,7 @@ class RAdam(PerParameterOptimizer):
 
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return begin_with_zeros(param, "exp_avg", "exp_avg_sq")
+        return begin_with_zeros(param, group, "exp_avg", "exp_avg_sq")
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
@@ -84,9 +85,10 @@ class RAdam(PerParameterOptimizer):
         move = mean / (1 - beta1**step) * lr
         rho_inf = 2 / (1 - beta2) - 1
         rho = rho_inf - 2 * step * beta2**step / correction
-        if rho > 5.0:
-            rectified = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
-            move = move * (correction**0.5 * rectified) / plus(square.sqrt(), group["eps"], group)
+        if is_there(state["step"]) or rho > 5.0:
+            rectified = abs((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
+            quick = move * (correction**0.5 * rectified) / plus(square.sqrt(), group["eps"], group)
+            move = where(rho > 5.0, quick, move) if isinstance(rho, Tensor) else quick
         param.sub_(move)
 
 

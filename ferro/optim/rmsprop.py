@@ -32,7 +32,7 @@ class RMSprop(PerParameterOptimizer):
     - `centered` (bool, default False): see above
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach` (bool, default None): changes nothing: there is one implementation
 
     ValueError for rates out of range and for no parameters. Source: Tieleman and Hinton, Neural Networks for Machine
@@ -88,7 +88,7 @@ class RMSprop(PerParameterOptimizer):
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         names = {"square_avg": True, "momentum_buffer": group["momentum"] > 0, "grad_avg": group["centered"]}
-        return begin_with_zeros(param, *[name for name, used in names.items() if used])
+        return begin_with_zeros(param, group, *[name for name, used in names.items() if used])
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:

@@ -24,7 +24,7 @@ class Rprop(PerParameterOptimizer):
     - `step_sizes` (two floats, default (1e-6, 50)): the smallest and the largest s
     - `maximize` (bool, default False): goes up instead of down
     - `differentiable` (bool, default False): True records the steps, so that gradients pass through them
-    - `capturable` (bool, default False): changes nothing: there are no graphs to capture
+    - `capturable` (bool, default False): a CUDA graph may record steps: what they count lies on the device; no effect on the CPU
     - `foreach` (bool, default None): changes nothing: there is one implementation
 
     It is for whole data sets: the sign of the gradient of a batch changes too often. ValueError for rates out of range
@@ -73,7 +73,7 @@ class Rprop(PerParameterOptimizer):
 
     @staticmethod
     def _begun(param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return {**begin_with_zeros(param, "prev"), "step_size": full_like(param, float(group["lr"]))}
+        return {**begin_with_zeros(param, group, "prev"), "step_size": full_like(param, float(group["lr"]))}
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:

@@ -189,6 +189,10 @@ class profile:
         """The events of the last recording by name."""
         return self._result().key_averages(group_by_input_shape, group_by_stack_n)
 
+    def hidden(self) -> float:
+        """The share of the time of exchanges between processes in which this one ran operations or their backward; 0 without any."""
+        return self._result().hidden()
+
     def export_chrome_trace(self, path: str | os.PathLike) -> None:
         """Writes the last recording for chrome://tracing or Perfetto, one lane per thread."""
         self._result().export_chrome_trace(path)

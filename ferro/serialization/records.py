@@ -62,4 +62,4 @@ class PyTorchFileReader:
         held = bytearray(self._archive.bytes(name))
         if len(held) < numel * dtype.itemsize:
             raise RuntimeError(f"record {name} has {len(held)} bytes, too few for {numel} numbers of {dtype}")
-        return frombuffer(held, dtype=dtype, count=numel)[:0] if numel else empty(0, dtype=dtype)
+        return frombuffer(held, dtype=dtype, count=numel)[:0] if numel else empty(0, dtype=dtype, device="cpu")

@@ -123,6 +123,8 @@ class _Writing:
 
     def _reduced(self, tensor: Any) -> tuple[Any, ...]:
         kind, state = type(tensor), dict(getattr(tensor, "__dict__", {}))
+        if "_spec" in state:  # a DTensor, whose class says what to do
+            return tensor.__reduce_ex__(2)
         hooks: OrderedDict[int, Any] = OrderedDict()  # PyTorch does not save them, but has a place for them
         if kind is Parameter:
             name = "_rebuild_parameter_with_state" if state else "_rebuild_parameter"

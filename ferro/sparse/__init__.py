@@ -47,7 +47,7 @@ def sparse_coo_tensor(
       result
     - `size` (ints, default None): its shape; None: just large enough
     - `dtype` (dtype, default None): None: that of the values
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one if one was chosen, else where the values do
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `check_invariants` (bool, default None): checks that indices said to be coalesced are
     - `is_coalesced` (bool, default None): says that the indices are in order, each once
@@ -89,7 +89,7 @@ def sparse_csr_tensor(
     - `values` (Tensor or array): (n)
     - `size` (ints, default None): its shape; None: just large enough
     - `dtype` (dtype, default None): None: that of the values
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one if one was chosen, else where the values do
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `check_invariants` (bool, default None): refuses indices of a row that are not in order
     - `pin_memory` (bool, default False): no effect on the CPU
@@ -136,7 +136,7 @@ def sparse_csc_tensor(
     - `values` (Tensor or array): (n)
     - `size` (ints, default None): its shape; None: just large enough
     - `dtype` (dtype, default None): None: that of the values
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one if one was chosen, else where the values do
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `check_invariants` (bool, default None): refuses indices of a column that are not in order
     - `pin_memory` (bool, default False): no effect on the CPU
@@ -184,7 +184,7 @@ def sparse_compressed_tensor(
     - `size` (ints, default None): its shape; None: just large enough
     - `dtype` (dtype, default None): None: that of the values
     - `layout` (layout, default None): ferro.sparse_csr or ferro.sparse_csc; must be given
-    - `device` (device, default None): only "cpu"
+    - `device` (device, default None): where it lies; None: the default one if one was chosen, else where the values do
     - `requires_grad` (bool, default False): whether the result is a leaf that collects gradients
     - `check_invariants` (bool, default None): refuses indices that are not in order
     - `pin_memory` (bool, default False): no effect on the CPU

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro import functional as F
+from ferro.core import backend
 from ferro.core.arguments import sizes, with_size
 from ferro.core.dtypes import type_name
 from ferro.core.layout import preserve_format, sparse_coo, strided, title
@@ -66,9 +67,9 @@ def to(self: Any, *args: Any, copy: bool = False, memory_format: Any = None, **k
     kept = self.kept.to(*args, copy=copy, **kwargs)
     if kept is self.kept:
         return self
-    return (
-        SparseTensor(self.place.copy(), kept, self.extent, self.unique, self.kind) if copy else self.with_values(kept)
-    )
+    place = backend.moved(self.place, backend.device_of(kept._data))
+    place = place.copy() if copy and place is self.place else place
+    return SparseTensor(place, kept, (*self.extent[: self.sparse_dim()], *kept.shape[1:]), self.unique, self.kind)
 
 
 def _cast(name: str) -> Callable:
@@ -119,8 +120,14 @@ def type_(self: Any, dtype: Any = None, non_blocking: bool = False) -> Any:
 
 @rule("cpu", compressed=True)
 def cpu(self: Any, memory_format: Any = None) -> Any:
-    """The tensor itself."""
-    return self
+    """The tensor on the processor; itself where it lies there."""
+    return to(self, "cpu")
+
+
+@rule("cuda", compressed=True)
+def cuda(self: Any, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
+    """The tensor on the GPU."""
+    return to(self, "cuda" if device is None else device)
 
 
 # -- tensors like it ---------------------------------------------------------------------------------------------------

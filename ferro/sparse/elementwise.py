@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ferro import functional as F
+from ferro.batched.array import numbers
+from ferro.batched.near import near as np
+from ferro.batched.near import zeros_near
+from ferro.core import backend
 from ferro.core.base import wrap
 from ferro.core.outputs import cannot_cast
 from ferro.sparse import making
@@ -209,12 +211,12 @@ def broadcast(x: Any, shape: tuple) -> Any:
     extra, n = len(shape) - x.ndim, x.sparse_dim()
     old = (1,) * extra + x.extent[:n]
     wide = [d for d, size in enumerate(old) if d < extra or size != shape[d]]
-    copies = np.indices([shape[d] for d in wide]).reshape(len(wide), -1)
-    place = np.concatenate([np.zeros((extra, x._nnz()), np.int64), x.place])
+    copies = backend.beside(x.place, np.indices([shape[d] for d in wide]).reshape(len(wide), -1))
+    place = np.concatenate([zeros_near((extra, x._nnz()), x.place, np.int64), x.place])
     place = np.tile(place, copies.shape[1])
     place[wide] = np.repeat(copies, x._nnz(), axis=1)
     kept = x.kept.expand(x._nnz(), *shape[extra + n :])
-    kept = kept.index_select(0, wrap(np.tile(np.arange(x._nnz()), copies.shape[1])))
+    kept = kept.index_select(0, wrap(np.tile(numbers(x._nnz(), x.place), copies.shape[1])))
     return SparseTensor(place, kept, shape, x.unique and wide == list(range(len(wide))))
 
 

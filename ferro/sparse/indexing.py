@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+from ferro.batched.array import numbers
+from ferro.batched.near import near as np
+from ferro.core import backend
 from ferro.core.base import wrap
 from ferro.sparse.rules import one_dim, refused, rule, same_shape
 from ferro.sparse.tensor import SparseTensor, is_sparse
@@ -14,14 +15,14 @@ from ferro.sparse.tensor import SparseTensor, is_sparse
 
 def runs(starts: Any, counts: Any) -> Any:
     """counts[0] numbers from starts[0] on, then counts[1] from starts[1] on, and so forth."""
-    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts - starts, counts)
+    return numbers(int(counts.sum()), counts) - np.repeat(np.cumsum(counts) - counts - starts, counts)
 
 
 @rule("index_select")
 def index_select(input: Any, dim: int, index: Any, *, out: Any = None) -> Any:
     """The slices with these numbers along a dimension."""
     d, n = one_dim("index_select", input, dim), input.sparse_dim()
-    wanted = index._data.reshape(-1).astype(np.int64)
+    wanted = backend.beside(input.place, index._data.reshape(-1).astype(np.int64))
     size = input.extent[d]
     if wanted.size and (wanted.min() < -size or wanted.max() >= size):
         raise IndexError(
@@ -38,7 +39,7 @@ def index_select(input: Any, dim: int, index: Any, *, out: Any = None) -> Any:
     counts = end - begin
     which = order[runs(begin, counts)].astype(np.int64)
     place = input.place[:, which]
-    place[d] = np.repeat(np.arange(wanted.size), counts)
+    place[d] = np.repeat(numbers(wanted.size, wanted), counts)
     found = SparseTensor(place, input.kept.index_select(0, wrap(which)), extent)
     return found.coalesce() if input.unique else found
 

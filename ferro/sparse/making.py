@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
+from ferro.batched.array import numbers
+from ferro.batched.near import host, zeros_near
+from ferro.batched.near import near as np
+from ferro.core import backend
 from ferro.core import device as _device
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import int64, type_name
@@ -19,13 +21,22 @@ from ferro.sparse.tensor import SparseTensor
 
 
 def _indices(name: str, what: str, given: Any) -> Any:
-    a = given._data if isinstance(given, TensorBase) else np.asarray(given)
+    a = given._data if isinstance(given, TensorBase) else host.asarray(given)
     if a.dtype.kind in "bc":
         raise TypeError(f"{name}: {what} must be an int64 tensor, got {as_tensor(a).dtype}")
     whole = a.astype(np.int64, copy=False)
     if a.dtype.kind == "f" and (whole != a).any():
         raise TypeError(f"{name}: {what} must be an int64 tensor, got {as_tensor(a).dtype} with fractions")
     return whole
+
+
+def _placed(indices: Any, kept: Any, device: Any) -> tuple[Any, Any]:
+    """Indices and values on the device that is named, or the default one; indices where the values lie."""
+    where = _device.wanted(device)
+    if where is not None:
+        kept = kept.to(_device.known(where))
+    at = backend.device_of(kept._data)
+    return backend.moved(indices, at), kept
 
 
 def countable(size: tuple) -> tuple:
@@ -77,17 +88,14 @@ def coo(
 ) -> Any:
     """sparse_coo_tensor."""
     name = "sparse_coo_tensor"
-    _device.check(device)
     if values is None:
         size = indices if size is None else size
         if size is None:
             raise TypeError("sparse_coo_tensor: needs indices and values, or a size")
         size = countable(tuple(size))
-        return SparseTensor(
-            np.zeros((len(size), 0), np.int64), empty(0, dtype=dtype, requires_grad=requires_grad), size, True
-        )
-    place = _indices(name, "indices", indices)
-    kept = as_tensor(values)
+        kept = empty(0, dtype=dtype, device=device, requires_grad=requires_grad)
+        return SparseTensor(zeros_near((len(size), 0), kept._data, np.int64), kept, size, True)
+    place, kept = _placed(_indices(name, "indices", indices), as_tensor(values), device)
     if dtype is not None:
         kept = kept.to(dtype)
     if place.ndim == 1 and not place.size:
@@ -134,11 +142,10 @@ def compressed(
 
     Those of a line that are not in order are put in order, and those at one place added up; refused if they are to be `checked`.
     """
-    _device.check(device)
     line, across = (0, 1) if layout is sparse_csr else (1, 0)
     first, second = ("crow_indices", "col_indices") if layout is sparse_csr else ("ccol_indices", "row_indices")
-    starts, others = _indices(name, first, starts), _indices(name, second, others)
-    kept = as_tensor(values)
+    starts, kept = _placed(_indices(name, first, starts), as_tensor(values), device)
+    others, _ = _placed(_indices(name, second, others), kept, device)
     if dtype is not None:
         kept = kept.to(dtype)
     if starts.ndim != 1 or others.ndim != 1:
@@ -154,7 +161,7 @@ def compressed(
             f"{name}: {second} and values must have the same number of elements, got {others.size} and {kept.numel()}"
         )
     if size is None:
-        size = (starts.size - 1, int(others.max(initial=-1)) + 1)[:: 1 if layout is sparse_csr else -1]
+        size = (starts.size - 1, int(others.max() if others.size else -1) + 1)[:: 1 if layout is sparse_csr else -1]
     size = countable(tuple(int(s) for s in size))
     if len(size) != 2 or size[line] != starts.size - 1:
         raise RuntimeError(
@@ -165,7 +172,7 @@ def compressed(
         raise RuntimeError(
             f"{name}: `0 <= {second} < {'nrows' if across == 0 else 'ncols'}` is not satisfied for {size[across]}"
         )
-    lines = np.repeat(np.arange(size[line], dtype=np.int64), np.diff(starts))
+    lines = np.repeat(numbers(size[line], starts, np.int64), np.diff(starts))
     place = np.stack([lines, others] if line == 0 else [others, lines])
     if (np.diff(lines * size[across] + others) > 0).all():
         return SparseTensor(place, _renamed(kept, values, requires_grad), size, True, layout)
@@ -220,7 +227,9 @@ def diagonals(given: Any, offsets: Any, shape: Any, layout: Any) -> Any:
         raise RuntimeError(
             f"spdiags: Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got {title(layout)}"
         )
-    which, columns = np.meshgrid(np.arange(starts.size), np.arange(min(rows.shape[1], shape[1])), indexing="ij")
+    which, columns = np.meshgrid(
+        numbers(starts.size, starts), numbers(min(rows.shape[1], shape[1]), starts), indexing="ij"
+    )
     which, columns = which.reshape(-1), columns.reshape(-1)
     lines = columns - starts[which]
     inside = (lines >= 0) & (lines < shape[0])
@@ -230,10 +239,10 @@ def diagonals(given: Any, offsets: Any, shape: Any, layout: Any) -> Any:
     return found if layout is None else found.as_layout(layout)
 
 
-def none(shape: tuple, sparse_dim: int, dtype: Any) -> SparseTensor:
+def none(shape: tuple, sparse_dim: int, dtype: Any, device: Any = None) -> SparseTensor:
     """A sparse tensor without values."""
-    kept = zeros((0, *shape[sparse_dim:]), dtype=dtype)
-    return SparseTensor(np.zeros((sparse_dim, 0), np.int64), kept, countable(tuple(shape)), True)
+    kept = zeros((0, *shape[sparse_dim:]), dtype=dtype, device=device)
+    return SparseTensor(zeros_near((sparse_dim, 0), kept._data, np.int64), kept, countable(tuple(shape)), True)
 
 
 def without_values(name: str, shape: Any, dtype: Any, layout: Any, requires_grad: bool) -> SparseTensor:

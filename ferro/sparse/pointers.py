@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from ferro.batched.array import numbers
+from ferro.batched.near import near as np
 from ferro.core.base import wrap
 
 
@@ -27,7 +27,7 @@ def _convert_indices_from_coo_to_csr(input: Any, size: int, *, out_int32: bool =
         tensor([0, 2, 2, 3])
     """
     rows = _vector("_convert_indices_from_coo_to_csr", input)
-    starts = np.searchsorted(rows, np.arange(size + 1))
+    starts = np.searchsorted(rows, numbers(size + 1, rows))
     return wrap(starts.astype(np.int32 if out_int32 else np.int64))
 
 
@@ -47,6 +47,6 @@ def _convert_indices_from_csr_to_coo(
     """
     starts = _vector("_convert_indices_from_csr_to_coo", crow_indices)
     columns = _vector("_convert_indices_from_csr_to_coo", col_indices)
-    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    rows = np.repeat(numbers(len(starts) - 1, starts), np.diff(starts))
     parts = (columns, rows) if transpose else (rows, columns)
     return wrap(np.stack(parts).astype(np.int32 if out_int32 else np.int64))

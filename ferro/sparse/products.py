@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ferro import functional as F
+from ferro.batched.array import numbers
+from ferro.batched.near import host
+from ferro.batched.near import near as np
 from ferro.core.base import wrap
 from ferro.core.dtypes import type_name
 from ferro.core.layout import sparse_coo, sparse_csr, strided, title
@@ -28,9 +29,9 @@ def times_sparse(x: Any, y: Any) -> Any:
     """The product of two sparse matrices: every value of x with the values of y in the row of its column."""
     kind = sparse_coo if x.kind is sparse_coo else sparse_csr
     x, y = as_coo(x).merged(), as_coo(y).merged()
-    begin = np.searchsorted(y.place[0], np.arange(y.extent[0] + 1))
+    begin = np.searchsorted(y.place[0], numbers(y.extent[0] + 1, y.place))
     counts = np.diff(begin)[x.place[1]]
-    left = np.repeat(np.arange(x._nnz()), counts)
+    left = np.repeat(numbers(x._nnz(), x.place), counts)
     right = runs(begin[x.place[1]], counts)
     kept = x.kept.index_select(0, wrap(left.astype(np.int64))) * y.kept.index_select(0, wrap(right.astype(np.int64)))
     place = np.stack([x.place[0][left], y.place[1][right]]).astype(np.int64)
@@ -104,11 +105,27 @@ def reduced_mm(x: Any, y: Any, reduce: str) -> Any:
     full = np.flatnonzero(counts)
     starts = np.cumsum(counts[full]) - counts[full]
     a = products.detach()._data
-    extreme = (np.maximum if reduce == "amax" else np.minimum).reduceat(a, starts)
+    extreme = _of_runs("maximum" if reduce == "amax" else "minimum", a, starts, x.place[0])
     among = np.repeat(extreme, counts[full], axis=0)
-    numbers = np.where((a == among) | np.isnan(a), np.arange(len(a))[:, None], len(a))  # (nan is its own extreme)
-    picked = products.gather(0, wrap(np.minimum.reduceat(numbers, starts)))
+    order = np.where((a == among) | np.isnan(a), numbers(len(a), a)[:, None], len(a))  # (nan is its own extreme)
+    picked = products.gather(0, wrap(_of_runs("minimum", order, starts, x.place[0])))
     return picked.new_zeros((x.extent[0], y.shape[1])).index_copy(0, wrap(full), picked)
+
+
+def _of_runs(name: str, a: Any, starts: Any, rows: Any) -> Any:
+    """The maxima or minima of runs of rows of an array: those between `starts`, which have one number in `rows`.
+
+    CuPy's ufuncs have no `reduceat`: there each row takes in those 1, 2, 4, ... behind it that belong to its run.
+    """
+    if isinstance(a, host.ndarray):
+        return getattr(host, name).reduceat(a, starts)
+    step, function = 1, getattr(np, name)
+    while step < len(a):
+        near, far = a[:-step], a[step:]
+        within = (rows[:-step] == rows[step:])[:, None]
+        a = np.concatenate([np.where(within, function(near, far), near), a[len(a) - step :]])
+        step *= 2
+    return a[starts]
 
 
 def sampled_addmm(input: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1, out: Any = None) -> Any:

@@ -16,6 +16,12 @@ def is_floating_point(input: Any) -> bool:
     return input.dtype.is_floating_point
 
 
+@rule("get_device", compressed=True)
+def get_device(input: Any) -> int:
+    """The number of the device: -1, the CPU has none."""
+    return input.kept.get_device()
+
+
 @rule("is_complex", compressed=True)
 def is_complex(input: Any) -> bool:
     """Whether the dtype is complex."""

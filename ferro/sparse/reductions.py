@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ferro import functional as F
+from ferro.batched.near import near as np
+from ferro.batched.near import zeros_near
 from ferro.core.base import wrap
 from ferro.core.mode import is_grad_enabled
 from ferro.sparse.conversions import to
@@ -95,10 +95,14 @@ def _softmax(input: Any, dim: int, dtype: Any, log: bool) -> Any:
         return me.with_values((F.log_softmax if log else F.softmax)(me.kept, d - n + 1))
     others = np.delete(me.place, d, axis=0)
     shape = tuple([s for k, s in enumerate(me.extent[:n]) if k != d])
-    flat = np.ravel_multi_index(tuple(others), shape) if shape and others.size else np.zeros(me._nnz(), np.int64)
+    flat = (
+        np.ravel_multi_index(tuple(others), shape)
+        if shape and others.size
+        else zeros_near((me._nnz(),), me.place, np.int64)
+    )
     _, where = np.unique(flat, return_inverse=True)
     group = wrap(where.reshape(-1).astype(np.int64))
-    count = int(where.max(initial=-1)) + 1
+    count = int(where.max()) + 1 if where.size else 0
     largest = me.kept.detach().new_full((count, *me.kept.shape[1:]), -math.inf)
     largest = largest.index_reduce(0, group, me.kept.detach(), "amax")
     shifted = me.kept - largest.index_select(0, group)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ferro import functional as F
+from ferro.batched.near import near as np
 from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, title
 from ferro.sparse import making
 from ferro.sparse.rules import one_dim, refused, rule
@@ -91,7 +90,12 @@ def unsqueeze(input: Any, dim: int) -> Any:
     s = input.sparse_dim()
     extent = (*input.extent[:d], 1, *input.extent[d:])
     if d <= s:
-        return SparseTensor(np.insert(input.place, d, 0, axis=0), input.another(), extent, input.unique)
+        return SparseTensor(
+            np.concatenate([input.place[:d], np.zeros_like(input.place[:1]), input.place[d:]]),
+            input.another(),
+            extent,
+            input.unique,
+        )
     return SparseTensor(input.place, input.kept.unsqueeze(d - s + 1), extent, input.unique)
 
 

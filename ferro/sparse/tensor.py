@@ -8,9 +8,12 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import numpy as np
-
+from ferro.batched.array import numbers
+from ferro.batched.near import near as np
+from ferro.batched.near import zeros_near
+from ferro.core.backend import HOST
 from ferro.core.base import TensorBase, wrap
+from ferro.core.dtypes import int64
 from ferro.core.layout import sparse_coo, sparse_csc, sparse_csr, strided, title
 from ferro.core.size import Size
 from ferro.overrides import DisableTorchFunctionSubclass
@@ -257,8 +260,9 @@ class SparseTensor(Tensor):
         need_compressed(what, layout, self.kind)
         if self.starts is None:
             d = 0 if layout is sparse_csr else 1
-            self.starts = np.searchsorted(self.place[d], np.arange(self.extent[d] + 1)).astype(np.int64)
-            self.starts.flags.writeable = False  # it follows from `place`, which a write would not reach
+            self.starts = np.searchsorted(self.place[d], numbers(self.extent[d] + 1, self.place)).astype(np.int64)
+            if type(self.starts) is HOST:
+                self.starts.flags.writeable = False  # it follows from `place`, which a write would not reach
         return self.starts
 
     def another(self) -> Any:
@@ -277,7 +281,7 @@ class SparseTensor(Tensor):
         return (
             np.ravel_multi_index(tuple(self.place), self.extent[: self.sparse_dim()])
             if self.place.size
-            else (np.zeros(self.place.shape[1], np.int64))
+            else zeros_near((self.place.shape[1],), self.place, np.int64)
         )
 
     # -- forms
@@ -296,7 +300,7 @@ class SparseTensor(Tensor):
         place = (
             np.stack(np.unravel_index(flat, shape))
             if shape and flat.size
-            else np.zeros((len(shape), flat.size), np.int64)
+            else zeros_near((len(shape), flat.size), self.place, np.int64)
         )
         kept = self.kept
         if kept.dtype.is_floating_point or kept.dtype.is_complex or kept._data.dtype.kind in "iu":
@@ -304,9 +308,8 @@ class SparseTensor(Tensor):
                 0, wrap(where.reshape(-1).astype(np.int64)), kept
             )
         else:  # truth values
-            any_ = np.zeros((flat.size, *kept.shape[1:]), bool)
-            np.logical_or.at(any_, where.reshape(-1), kept._data)
-            kept = wrap(any_)
+            counts = kept.new_zeros((flat.size, *kept.shape[1:]), dtype=int64)
+            kept = counts.index_add(0, wrap(where.reshape(-1).astype(np.int64)), kept.to(int64)) != 0
         return SparseTensor(place.astype(np.int64), kept, self.extent, True)
 
     def to_dense(self, dtype: Any = None, *, masked_grad: bool | None = None) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 from ferro.core import mode as _mode
 from ferro.core.base import LEAF, TensorBase, meta_of, version_of, wrap
+from ferro.core.device import DEVICE_BACKENDS
 from ferro.core.history import history
-from ferro.core.random import Generator, default
+from ferro.core.random import GENERATORS, Generator, all_states
 from ferro.core.saved_values import Packed
 from ferro.core.tangents import tangents_of
 from ferro.tensor import Tensor
@@ -89,7 +90,7 @@ class _Arguments:
 
     def __init__(self, args: tuple, kwargs: dict, preserve: bool, tensors: bool = True) -> None:
         self.cast = _mode.current().cast
-        self.states: list = [(default(), default().get_state())] if preserve else []
+        self.states: list = all_states() if preserve else []
 
         def keep(value: Any) -> Any:
             if tensors and isinstance(value, TensorBase):
@@ -118,19 +119,30 @@ class _Arguments:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Tensor]]:
-    """The GPUs on which the arguments have tensors, and the states of their generators: none.  The CPU's is `get_rng_state()`.
+    """The GPUs on which the arguments have tensors, and the states of their generators.  The CPU's is `get_rng_state()`.
 
     >>> import ferro
     >>> ferro.utils.checkpoint.get_device_states(ferro.ones(2))
     ([], [])
     """
-    return [], []
+    found: set[str] = set()
+
+    def look(value: Any) -> Any:
+        if isinstance(value, TensorBase) and value.device.type in GENERATORS:  # type: ignore[attr-defined]
+            found.add(value.device.type)  # type: ignore[attr-defined]
+        return value
+
+    _mapped(args, look)
+    return [0] * len(found), [GENERATORS[kind].get_state() for kind in found]
 
 
 def set_device_states(devices: Any, states: Any, *, device_type: str | None = None) -> None:
-    """Sets the generators of GPUs, of which there are none.  Raises: RuntimeError where there is a state for one."""
-    if len(devices) or len(states):
+    """Sets the generators of GPUs.  Raises: RuntimeError where there is a state for one that is not there."""
+    kind = device_type or "cuda"
+    if (len(devices) or len(states)) and (kind not in DEVICE_BACKENDS or any(devices) or len(devices) != len(states)):
         raise RuntimeError(
-            f"set_device_states: there are no GPUs, and no generators for the devices {list(devices)}; `set_rng_state` "
+            f"set_device_states: there are no generators for the devices {list(devices)} of type {kind}; `set_rng_state` "
             "sets the CPU's"
         )
+    for state in states:
+        GENERATORS[kind].set_state(state)

@@ -24,7 +24,7 @@ from ferro.tensor import Tensor
 
 __all__ = ["load", "load_file", "load_model", "save", "save_file", "save_model"]
 
-_CODES = {
+CODES = {
     "BOOL": dtypes.bool_,
     "U8": dtypes.uint8,
     "I8": dtypes.int8,
@@ -81,10 +81,10 @@ def load(data: bytes) -> dict[str, Tensor]:
     """The tensors of a safetensors file that was read already; safetensors.SafetensorError if it is damaged."""
     found = {}
     for name, view in sorted(_package().deserialize(data)):
-        if view["dtype"] not in _CODES:
+        if view["dtype"] not in CODES:
             raise NotImplementedError(f"load: tensor {name!r} is of {view['dtype']}, a dtype that ferro has not")
         held = np.array(np.frombuffer(view["data"], np.uint8))
-        found[name] = wrap(held.view(_CODES[view["dtype"]].np).reshape(view["shape"]))
+        found[name] = wrap(held.view(CODES[view["dtype"]].np).reshape(view["shape"]))
     return found
 
 
@@ -160,7 +160,7 @@ def _check(tensors: Any) -> None:
                 f"You are trying to save a sparse tensors: `{[name]}` which this library does not support. You can make it a dense "
                 "tensor before saving with `.to_dense()` but be aware this might make a much larger file than needed."
             )
-        if t.dtype not in _CODES.values():
+        if t.dtype not in CODES.values():
             raise ValueError(f"save: tensor {name!r} is of {t.dtype}, which the format has no place for")
         if not t.is_contiguous():
             raise ValueError(

@@ -65,6 +65,14 @@ def others(x: np.ndarray) -> list[np.ndarray]:
     ]
 
 
+def sliced(x: np.ndarray) -> np.ndarray:
+    """The same elements as a part of a larger matrix."""
+    wide = np.zeros((*x.shape[:-2], x.shape[-2] + 2, 3 * x.shape[-1]), x.dtype)
+    out = wide[..., 1:-1, x.shape[-1] : 2 * x.shape[-1]]
+    out[...] = x
+    return out
+
+
 def test_the_entries_of_elementwise_functions_are_known() -> None:
     assert {"add", "sub", "mul", "truediv", "maximum", "neg", "relu", "relu_slope", "sigmoid", "silu_slope"} <= set(
         ELEMENTWISE
@@ -93,6 +101,25 @@ def test_elementwise_functions(name: str, shape: tuple, dtype: Any, rng: np.rand
             assert [s for s, n in zip(found.strides, shape, strict=True) if n > 1] == [
                 s for s, n in zip(wanted.strides, shape, strict=True) if n > 1
             ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4), (70, 80), (1, 6, 1)])
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_small_slices(name: str, shape: tuple, dtype: Any, rng: np.random.Generator) -> None:
+    count = len(ELEMENTWISE[name]) - 2
+    plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
+    if "many" in ELEMENTWISE[name] and plain[0].size < 4096:
+        pytest.skip("for arrays that are not too small")
+    first = sliced(plain[0])
+    # beside arrays of all kinds, slices with the same gaps among them
+    kinds = [[*others(x), x, sliced(x)] for x in plain[1:]]
+    for rest in zip(*kinds, strict=True) if count > 1 else [()]:
+        found = ask(name, first, *rest)
+        assert found.flags.c_contiguous
+        assert found.tobytes() == ask(name, plain[0], *[r.copy("C") for r in rest]).tobytes()
+    with pytest.raises(Behind):
+        ask(name, first[..., ::-1], *plain[1:]) if shape[-1] > 1 else refuse()
 
 
 def test_numbers_and_single_ones_beside_any_order(rng: np.random.Generator) -> None:

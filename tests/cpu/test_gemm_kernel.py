@@ -205,3 +205,12 @@ def test_products_of_every_form(monkeypatch):
         np.testing.assert_allclose(gemm.gemm(a, b, start), expected + start, rtol=1e-4, atol=1e-4)
     with pytest.raises(ValueError, match="mismatch"):
         gemm.gemm(np.ones((64, 70), np.float32), np.ones((71, 80), np.float32))
+
+
+@with_tiles
+def test_a_start_of_one_number_and_results_of_several_products(rng: np.random.Generator) -> None:
+    a, b, one = rng.normal(size=(64, 80)), rng.normal(size=(80, 96)), rng.normal(size=1)
+    np.testing.assert_allclose(gemm.gemm(a, b, one), a @ b + one, rtol=1e-10)
+    out = np.zeros((3, 64, 96))
+    gemm.multiply(a[None], b[None], out)
+    np.testing.assert_allclose(out, np.broadcast_to(a @ b, out.shape), rtol=1e-10)

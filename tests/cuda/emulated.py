@@ -29,6 +29,7 @@ _FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off")
 # Flags beside these for all libraries of this process, such as those of a sanitiser.
 MORE_FLAGS = tuple(os.environ.get("FERRO_EMULATION_FLAGS", "").split())
 _LIBRARIES: dict[str, ctypes.CDLL] = {}
+TOGETHER: dict[str, list[str]] = {}  # by a text: those that are compiled with it when the first of them is asked for
 _ORDER = {"seed": 1}
 
 
@@ -101,7 +102,7 @@ class Kernel:
 
     def __init__(self, text: str, name: str) -> None:
         if text not in _LIBRARIES:
-            compiled([text])
+            compiled(TOGETHER.get(text, [text]))
         self._library = _LIBRARIES[text]
         self._run = getattr(self._library, f"{_mark(text)}_{name}")
         self._run.restype = ctypes.c_int
@@ -125,12 +126,22 @@ _NUMBERS = {
     "double": (np.float64, ctypes.c_double),
 }
 _ARRAYS = {"float": "float32", "double": "float64", "__half": "float16", "__nv_bfloat16": "bfloat16", "place": "int64"}
-_ARRAYS |= {"int": "int32", "bool": "bool", "unsigned": "uint32"}
+_ARRAYS |= {
+    "int": "int32",
+    "bool": "bool",
+    "unsigned": "uint32",
+    "char": "int8",
+    "Complex64": "complex64",
+    "Complex128": "complex128",
+}
 
 
 def _argument(word: str, value: Any) -> Any:
     """An argument as C takes it: of the very type that the kernel names."""
     if "*" in word:
+        if not hasattr(value, "near"):  # (an array that is not there)
+            assert value == 0, f"{value!r} for {word}"
+            return ctypes.c_void_p(0)
         kind = word.partition("*")[0].split()[-1]
         assert value.dtype.name == _ARRAYS[kind], f"an array of {value.dtype} for {word}"
         return ctypes.c_void_p(value.near.__array_interface__["data"][0] if value.size else 0)

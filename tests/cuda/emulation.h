@@ -13,7 +13,7 @@
 #include <vector>
 using std::acos; using std::asin; using std::atan; using std::cos; using std::erf; using std::erfc; using std::exp;
 using std::exp2; using std::expm1; using std::fabs; using std::fma; using std::log; using std::log1p; using std::log2;
-using std::pow; using std::sin; using std::sqrt; using std::tanh;
+using std::pow; using std::sin; using std::sqrt; using std::tan; using std::tanh; using std::ceil; using std::atan2; using std::cosh; using std::sinh;
 #define __global__
 #define __device__
 #define __forceinline__ inline
@@ -39,7 +39,15 @@ inline __nv_bfloat16 __float2bfloat16(float x) {  // to nearest, ties to even
   if (x != x) return __nv_bfloat16{0x7fc0};
   return __nv_bfloat16{(uint16_t)((wide + 0x7fff + ((wide >> 16) & 1)) >> 16)};
 }
+template <class T> inline void sincospi(T x, T* s, T* c) {
+  *s = (T)std::sin(3.14159265358979323846L * x);
+  *c = (T)std::cos(3.14159265358979323846L * x);
+}
+inline double cospi(double x) { return (double)std::cos(3.14159265358979323846L * x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)(((unsigned __int128)a * b) >> 64);
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __clz(int x) { return x ? __builtin_clz((unsigned)x) : 32; }
@@ -300,3 +308,27 @@ template <class Kernel> int launch(const unsigned* shape, unsigned seed, bool pl
   ((unsigned)emulation::together(emulation::BALLOT, mask, (truth) ? 1 : 0, 0, 32, __LINE__))
 #define __any_sync(mask, truth) (__ballot_sync(mask, truth) != 0)
 #define __all_sync(mask, truth) (__ballot_sync(mask, truth) == (mask))
+
+// mma.m16n8k16 of a warp: each lane shows what it holds, and finds the numbers of its rows and columns where PTX's tables say they are.
+#define EMULATED
+inline float emulated_load(__half x) { return __half2float(x); }
+inline float emulated_load(__nv_bfloat16 x) { return __bfloat162float(x); }
+template <class S> inline float emulated_half(unsigned pair, int which) {
+  const uint16_t bits = (uint16_t)(pair >> 16 * which);
+  S x;
+  std::memcpy(&x, &bits, 2);
+  return emulated_load(x);
+}
+static float emulated_fragments[32][32][12];  // of each warp and lane: eight numbers of a, four of b
+template <class S> inline void emulated_mma(float* d, const unsigned* a, const unsigned* b) {
+  const unsigned number = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, lane = number % 32;
+  float(*shown)[12] = emulated_fragments[number / 32];
+  for (int k = 0; k < 12; ++k) shown[lane][k] = emulated_half<S>(k < 8 ? a[k / 2] : b[k / 2 - 4], k % 2);
+  __syncwarp();
+  for (unsigned k = 0; k < 16; ++k)
+    for (int i = 0; i < 4; ++i) {
+      const unsigned column = lane % 4 * 2 + i % 2, from = k % 8 / 2;
+      d[i] += shown[lane / 4 * 4 + from][(k / 8 * 2 + i / 2) * 2 + k % 2] * shown[column * 4 + from][8 + k / 8 * 2 + k % 2];
+    }
+  __syncwarp();
+}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import ml_dtypes
@@ -37,8 +39,22 @@ def all_texts(dtype: str) -> list[str]:
 
 
 def compiled_together() -> None:
-    """All texts by one run of the compiler of the processor."""
-    emulated.compiled([text for dtype in DTYPES for text in all_texts(dtype)])
+    """All texts, those of a family by one run of the compiler of the processor.
+
+    With a sanitiser that takes minutes: then those of a family and dtype are compiled when the first of them is asked for.
+    """
+    if emulated.MORE_FLAGS:
+        for make in families().values():
+            for dtype in DTYPES:
+                texts = list(dict.fromkeys(make(dtype)))
+                emulated.TOGETHER.update({text: texts for text in texts if text not in emulated.TOGETHER})
+        return
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in [
+            pool.submit(emulated.compiled, list(dict.fromkeys([t for d in DTYPES for t in make(d)])))
+            for make in families().values()
+        ]:
+            done.result()
 
 
 def there(a: np.ndarray) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.special
 
-from tests.cuda import emulated, stand_in_device
+from tests.cuda import emulated, stand_in_device, stand_in_nccl
 from tests.cuda.stand_in_device import DEVICE
 
 NAMES: dict[str, list[str] | None] = {}  # parameters by dotted name; None where they are not known
@@ -80,7 +80,7 @@ _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, 
 class Array:
     """cupy.ndarray."""
 
-    __slots__ = ("base", "near", "owner")
+    __slots__ = ("__weakref__", "_near", "base", "owner")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
@@ -107,8 +107,7 @@ class Array:
         self.near = np.lib.stride_tricks.as_strided(
             one, shape, strides if strides is not None else _steps(shape, dtype)
         )
-        self.base = True
-        return self
+        return self  # (its base is None: seen with CuPy 14.2)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
@@ -124,19 +123,19 @@ class Array:
         raise TypeError(f"an array of the GPU was given to numpy.{function.__name__}")
 
     def __bool__(self) -> bool:
-        return bool(self.near)
+        return bool(_read(self))
 
     def __int__(self) -> int:
-        return int(self.near)
+        return int(_read(self))
 
     def __index__(self) -> int:
-        return operator.index(self.near)
+        return operator.index(_read(self))
 
     def __float__(self) -> float:
-        return float(self.near)
+        return float(_read(self))
 
     def __complex__(self) -> complex:
-        return complex(self.near)
+        return complex(_read(self))
 
     def __len__(self) -> int:
         return len(self.near)
@@ -148,12 +147,19 @@ class Array:
         return f"cupy({self.near!r})"
 
     def __getitem__(self, key: Any) -> Any:
-        found = self.near[_index(self.near, key)]
-        return (
-            _view(self, np.asarray(found))
-            if np.may_share_memory(found, self.near)
-            else there(np.ascontiguousarray(found).reshape(np.shape(found)))
-        )
+        def work() -> Any:
+            return self.near[_index(self.near, key)]
+
+        found = work()
+        if np.may_share_memory(found, self.near):
+            return _view(self, np.asarray(found))
+        here(self)
+        for k in key if isinstance(key, tuple) else (key,):
+            if type(k) is Array:  # (the places of a mask are counted first, for which the host waits)
+                _read(k) if k.dtype.kind == "b" else here(k)
+        result = there(np.ascontiguousarray(found).reshape(np.shape(found)))
+        _repeated(result, work)
+        return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, np.ndarray) and value.ndim:
@@ -165,15 +171,25 @@ class Array:
         write()
         _changed(self, write)
 
-    shape = property(lambda self: self.near.shape, lambda self, to: setattr(self.near, "shape", to))
-    dtype = property(lambda self: self.near.dtype)
-    ndim = property(lambda self: self.near.ndim)
-    size = property(lambda self: self.near.size)
-    itemsize = property(lambda self: self.near.itemsize)
-    nbytes = property(lambda self: self.near.nbytes)
-    strides = property(lambda self: self.near.strides)
-    flags = property(lambda self: Flags(self.near.flags))
-    data = property(lambda self: Pointer(self.near, 0, self.owner))
+    @property
+    def near(self) -> np.ndarray:
+        """NumPy's array behind it, when all has ended that the current stream waits for."""
+        stand_in_device.settle()
+        return self._near
+
+    @near.setter
+    def near(self, to: np.ndarray) -> None:
+        self._near = to
+
+    shape = property(lambda self: self._near.shape, lambda self, to: setattr(self.near, "shape", to))
+    dtype = property(lambda self: self._near.dtype)
+    ndim = property(lambda self: self._near.ndim)
+    size = property(lambda self: self._near.size)
+    itemsize = property(lambda self: self._near.itemsize)
+    nbytes = property(lambda self: self._near.nbytes)
+    strides = property(lambda self: self._near.strides)
+    flags = property(lambda self: Flags(self._near.flags))
+    data = property(lambda self: Pointer(self._near, 0, self.owner))
     real = property(
         lambda self: _view(self, self.near.real) if self.near.dtype.kind == "c" else self,
         lambda self, to: self.real.__setitem__(..., to),
@@ -210,6 +226,12 @@ class Array:
         _accessed(self, False)
         stand_in_device.current().synchronize()
         return np.array(self.near)
+
+
+def _read(array: Array) -> np.ndarray:
+    """The numbers, for which the host waits: which it cannot while they are only recorded."""
+    assert stand_in_device.current().captured is None, "a stream that is recorded cannot be waited for"
+    return array.near
 
 
 def _root(near: np.ndarray) -> np.ndarray:
@@ -323,6 +345,10 @@ def _index(near: np.ndarray, key: Any) -> Any:
     return tuple(found) if isinstance(key, tuple) else found[0]
 
 
+# What gives an array back as it is where nothing is to be done, and writes into none.
+_READ = frozenset(("asarray", "ascontiguousarray", "astype", "conj", "conjugate", "ravel", "real"))
+
+
 def _passed(name: str, function: Callable) -> Callable:
     """The function through the wall, with the parameters that CuPy's has; what it returns unchanged is the same array again."""
     known = NAMES.get(name)
@@ -339,7 +365,8 @@ def _passed(name: str, function: Callable) -> Callable:
         found = work()
         for a in (*args, *kwargs.values()):
             if type(a) is Array and a.near is found:
-                _changed(a, work)
+                if name.rpartition(".")[2] not in _READ:
+                    _changed(a, work)
                 return a
         first = args[0] if args else None
         if (
@@ -360,6 +387,37 @@ def _passed(name: str, function: Callable) -> Callable:
     return through
 
 
+def _operator(name: str, f: Callable) -> Callable:
+    """An operator; beside what NumPy's ufuncs know, but CuPy does not, it is the ufunc (so CuPy: see test_names.py)."""
+    through = _passed(f"operator.{name}", f)
+    ufunc = getattr(np, _UFUNCS.get(name, name), None)
+
+    def run(*args: Any) -> Any:
+        other = next((a for a in args if type(a) is not Array), None)
+        if hasattr(other, "__array_ufunc__") and not isinstance(other, (np.ndarray, np.generic)):
+            return other.__array_ufunc__(ufunc, "__call__", *args)
+        return through(*args)
+
+    return run
+
+
+_UFUNCS = {
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "true_divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+}
+_UFUNCS |= {"pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift"}
+_UFUNCS |= {
+    "rshift": "right_shift",
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+}
+_UFUNCS |= {"ge": "greater_equal"}
 for _name in [
     "add",
     "sub",
@@ -376,7 +434,7 @@ for _name in [
     "matmul",
 ]:
     _f = getattr(operator, f"__{_name}__")
-    setattr(Array, f"__{_name}__", _passed(f"operator.{_name}", _f))
+    setattr(Array, f"__{_name}__", _operator(_name, _f))
     setattr(Array, f"__r{_name}__", _passed(f"operator.r{_name}", lambda x, y, f=_f: f(y, x)))
     _i = getattr(operator, f"__i{_name}__", None)
 
@@ -390,7 +448,7 @@ for _name in [
 
     setattr(Array, f"__i{_name}__", _in_place)
 for _name in ["eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "invert", "abs"]:
-    setattr(Array, f"__{_name}__", _passed(f"operator.{_name}", getattr(operator, f"__{_name}__")))
+    setattr(Array, f"__{_name}__", _operator(_name, getattr(operator, f"__{_name}__")))
 _METHODS = "all any argmax argmin argsort astype clip conj copy cumprod cumsum diagonal dot fill flatten max mean min "
 _METHODS += "nonzero prod ravel repeat reshape round searchsorted sort squeeze sum swapaxes take trace transpose view"
 for _name in _METHODS.split():
@@ -572,7 +630,7 @@ def _no_sort_of_bfloat16(name: str) -> Callable:
     def function(a: Any, axis: int = -1, kind: Any = None) -> Any:
         if a.dtype.kind == "V":
             raise NotImplementedError("Sorting arrays with dtype 'bfloat16' is not supported")
-        return there(getattr(np, name)(a.near, axis, kind=kind))
+        return there(getattr(np, name)(here(a), axis, kind=kind))
 
     return function
 
@@ -608,8 +666,8 @@ def modules() -> dict[str, Any]:
         min=_noted(_reduced("min")),
         where=_noted(_where),
         matmul=_noted(_matmul),
-        sort=_no_sort_of_bfloat16("sort"),
-        argsort=_no_sort_of_bfloat16("argsort"),
+        sort=_noted(_no_sort_of_bfloat16("sort")),
+        argsort=_noted(_no_sort_of_bfloat16("argsort")),
         linalg=linalg,
         fft=Module("cupy.fft", np.fft),
         RawModule=RawModule,
@@ -621,6 +679,7 @@ def modules() -> dict[str, Any]:
     special = Module("cupyx.scipy.special", scipy.special)
     return {
         "cupy": cupy,
+        "cupy.cuda.nccl": stand_in_nccl.module(),
         "cupyx": types.SimpleNamespace(empty_pinned=_empty_pinned),
         "cupyx.scipy": types.ModuleType("cupyx.scipy"),
         "cupyx.scipy.special": special,

@@ -10,12 +10,13 @@ writes to that must know of all accesses.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -27,8 +28,20 @@ class Race(AssertionError):
 
 
 def _merge(clock: Clock, other: Clock) -> None:
-    for stream, tick in other.items():
+    for stream, tick in other.copy().items():  # (another thread may ask for an event, and so change the host's)
         clock[stream] = max(clock.get(stream, 0), tick)
+
+
+class Exchange(Protocol):
+    """What has begun with other processes, and goes on; see stand_in_nccl.py."""
+
+    def finish(self) -> None:
+        """Waits for its end."""
+        ...
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+        ...
 
 
 class Device:
@@ -40,10 +53,12 @@ class Device:
         self.memory: dict[int, Memory] = {}
         self.wrong: list[str] = []
         self.numbers = itertools.count(1)
+        self.has_exchanges = False  # whether a stream has had one
 
 
 DEVICE = Device()
 _HERE = threading.local()
+_OFTEN = 1000  # questions, after which what was asked for has happened
 _STREAMS: weakref.WeakSet[Stream] = weakref.WeakSet()
 
 
@@ -59,6 +74,7 @@ class Stream:
         self.ptr = 0 if null else 4096 * next(DEVICE.numbers)
         self.clock: Clock = {}
         self.captured: list | None = None
+        self.going: list[Exchange] = []  # what comes waits for them
         _STREAMS.add(self)
 
     def tick(self) -> int:
@@ -70,12 +86,19 @@ class Stream:
     @property
     def done(self) -> bool:
         """Whether the host has waited for all work."""
-        return all(DEVICE.host.get(stream, 0) >= tick for stream, tick in self.clock.items())
+        return all(DEVICE.host.get(stream, 0) >= tick for stream, tick in self.clock.copy().items())
 
     def synchronize(self) -> None:
         """The host waits for all work."""
         assert self.captured is None, "a stream that is recorded cannot be waited for"
+        self.settle()
         _merge(DEVICE.host, self.clock)
+
+    def settle(self) -> None:
+        """Waits for the exchanges that what comes would wait for."""
+        while self.going:
+            self.going[0].finish()
+            del self.going[:1]
 
     def record(self, event: Event | None = None) -> Event:
         """Sets an event behind all work."""
@@ -86,6 +109,7 @@ class Stream:
     def wait_event(self, event: Event) -> None:
         """What comes waits for an event."""
         _merge(self.clock, event.clock)
+        self.going += [one for one in event.going if one not in self.going and not one.done()]
 
     def use(self) -> Self:
         """Makes it the thread's current one."""
@@ -130,20 +154,29 @@ class Event:
 
     def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
         self.ptr, self.clock, self.timed = 4096 * next(DEVICE.numbers), dict[int, int](), not disable_timing
+        self.going: list[Exchange] = []
+        self._asked = 0
 
     def record(self, stream: Stream | None = None) -> None:
         """Notes what the stream has been given."""
         stream = stream or Stream.null
         _merge(stream.clock, DEVICE.host)
-        self.clock = dict(stream.clock)
+        self.clock, self.going, self._asked = dict(stream.clock), list(stream.going), 0
 
     @property
     def done(self) -> bool:
-        """Whether the host has waited for it."""
-        return all(DEVICE.host.get(stream, 0) >= tick for stream, tick in self.clock.items())
+        """Whether the host knows that it was reached: when it has waited, seen an exchange end, or asked very often."""
+        if not all(one.done() for one in self.going):
+            return False
+        self._asked += 1
+        if self.going or self._asked > _OFTEN:
+            _merge(DEVICE.host, self.clock)
+        return all(DEVICE.host.get(stream, 0) >= tick for stream, tick in self.clock.copy().items())
 
     def synchronize(self) -> None:
         """The host waits for it."""
+        for one in self.going:
+            one.finish()
         _merge(DEVICE.host, self.clock)
 
 
@@ -171,6 +204,17 @@ def current() -> Stream:
     return _stack()[-1]
 
 
+def settle() -> None:
+    """The current stream is given work, or its results are read: what it waits for must have ended."""
+    if DEVICE.has_exchanges:
+        current().settle()
+
+
+def stream_at(ptr: int) -> Stream:
+    """The stream at an address."""
+    return next(stream for stream in [*_STREAMS] if stream.ptr == ptr)
+
+
 def captured(work: Callable[[], None]) -> None:
     """Notes a piece of work where the current stream is being recorded."""
     found = current().captured
@@ -186,6 +230,7 @@ class Memory:
 
     def __init__(self, size: int, pool: MemoryPool) -> None:
         self.size, self.pool, self.born = size, pool, current()
+        self.root: Callable[[], Any] = lambda: None  # the array, as long as it lives
         self.written: tuple[int, int] | None = None
         self.read: Clock = {}
 
@@ -264,6 +309,7 @@ def made(root: np.ndarray) -> None:
     if address in DEVICE.memory:
         return
     found = (getattr(_HERE, "allocator", None) or _ALLOCATOR[-1])(root.nbytes)
+    found.root = weakref.ref(root)
     DEVICE.memory[address] = found
 
     def dead() -> None:
@@ -277,7 +323,11 @@ def accessed(root: np.ndarray, writes: bool) -> None:
     address = root.__array_interface__["data"][0]
     if address not in DEVICE.memory:
         made(root)
-    stream, memory = current(), DEVICE.memory[address]
+    accessed_by(current(), DEVICE.memory[address], writes)
+
+
+def accessed_by(stream: Stream, memory: Memory, writes: bool) -> None:
+    """The same of a stream."""
     if stream.is_capturing():  # (nothing is done now)
         return
     tick = stream.tick()
@@ -312,6 +362,7 @@ def modules(runtime: Any) -> types.SimpleNamespace:
     for name in ("streamCaptureModeGlobal", "streamCaptureModeThreadLocal", "streamCaptureModeRelaxed"):
         setattr(runtime, name, name)
     runtime.deviceSynchronize = _synchronize
+    runtime.deviceGetPCIBusId = lambda device: f"0000:{int(os.environ.get('STAND_IN_GPU', '59')):02X}:00.0"
     return types.SimpleNamespace(
         runtime=runtime,
         Stream=Stream,
@@ -329,4 +380,5 @@ def modules(runtime: Any) -> types.SimpleNamespace:
 def _synchronize() -> None:
     """The host waits for all streams."""
     for stream in [*_STREAMS]:
+        stream.settle()
         _merge(DEVICE.host, stream.clock)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
 import sys
 import types
 from typing import Any
@@ -188,8 +190,17 @@ def test_questions_about_the_gpu_are_answered() -> None:
     assert kept.device.type == "cuda"
     assert found.name in cuda.memory_summary()
     cuda.empty_cache()
-    with pytest.raises(NotImplementedError, match=r"cuda\.memory_snapshot\(\) is not there yet"):
-        cuda.memory_snapshot()
+    assert cuda.get_sync_debug_mode() == 0
+    cuda.ipc_collect()
+    cuda.reset_accumulated_memory_stats()
+    assert not cuda.can_device_access_peer(0, "cuda")
+    for reset in (cuda.reset_max_memory_allocated, cuda.reset_max_memory_cached):
+        with pytest.warns(FutureWarning, match="resets /all/ peak memory stats"):
+            reset()
+    assert cuda.max_memory_allocated() == cuda.memory_allocated()
+    cuda.set_per_process_memory_fraction(0.5)
+    assert cuda.get_per_process_memory_fraction() == 0.5
+    cuda.set_per_process_memory_fraction(1.0)
 
 
 def _module(version: str, count: Any) -> Any:
@@ -238,3 +249,82 @@ def test_one_sentence_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, modu
         monkeypatch.undo()
         driver.missing.cache_clear()
     assert math.isfinite(ferro.ones(1).item())
+
+
+@pytest.mark.usefixtures("cuda")
+def test_the_load_of_the_gpu_comes_from_nvidias_library_or_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    library = types.SimpleNamespace(
+        NVML_TEMPERATURE_GPU=0,
+        NVML_CLOCK_SM=1,
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByPciBusId=lambda bus: asked.append(bus) or "gpu",
+        nvmlDeviceGetUtilizationRates=lambda handle: types.SimpleNamespace(gpu=37, memory=12),
+        nvmlDeviceGetTemperature=lambda handle, sensor: 55,
+        nvmlDeviceGetPowerUsage=lambda handle: 71000,
+        nvmlDeviceGetClockInfo=lambda handle, clock: 1980,
+    )
+    names = ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate")
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    for name in names:
+        with pytest.raises(ModuleNotFoundError, match="pip install nvidia-ml-py"):
+            getattr(ferro.cuda, name)()
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    assert [getattr(ferro.cuda, name)() for name in names] == [37, 12, 55, 71000, 1980]
+    assert len(set(asked)) == 1
+    with pytest.raises(RuntimeError, match="one GPU"):
+        ferro.cuda.utilization(1)
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_snapshot_of_memory_has_what_tensors_hold() -> None:
+    x = ferro.ones(300, device="cuda", requires_grad=True)
+    y = x * 2
+    found = {segment["address"]: segment for segment in ferro.cuda.memory_snapshot()}
+    for t, where in ((x, "leaves"), (y, "test_devices.py")):
+        segment = found[t.data_ptr()]
+        assert segment["total_size"] == segment["blocks"][0]["size"] == 1200
+        assert where in segment["made_at"]
+
+
+def test_deep_copies_and_pickles_stay_on_the_device(cuda: str) -> None:
+    """Tensors that share memory share it in a deep copy, too; a pickle is read onto the device that it came from."""
+    x = ferro.arange(6.0, device=cuda).requires_grad_()
+    row = x.detach()[2:5]
+    assert x.grad is None
+    both = copy.deepcopy([x, row, row.reshape(3, 1)])
+    assert all(t.device == x.device for t in both)
+    assert both[0].requires_grad
+    both[1].fill_(9.0)
+    assert both[0].tolist() == [0.0, 1.0, 9.0, 9.0, 9.0, 5.0]
+    assert both[2].tolist() == [[9.0], [9.0], [9.0]]
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    model = nn.Linear(2, 2).to(cuda)
+    twin = copy.deepcopy(model)
+    assert twin.weight.device == x.device
+    assert twin.weight.tolist() == model.weight.tolist()
+    for t in (x, row, nn.Parameter(ferro.ones(2, 3, device=cuda).t())):
+        read = pickle.loads(pickle.dumps(t))
+        assert type(read) is type(t)
+        assert (read.device, read.requires_grad, read.tolist()) == (t.device, t.requires_grad, t.tolist())
+
+
+def test_indices_on_the_cpu_go_along_and_packed_sequences_stay(cuda: str) -> None:
+    """As in PyTorch: integers and masks of the CPU name places on the device, to read and to write."""
+    x = ferro.arange(6.0, device=cuda).reshape(2, 3)
+    mask, index = ferro.tensor([[True, False, True], [False, True, False]]), ferro.tensor([1, 0])
+    assert x[mask].tolist() == [0.0, 2.0, 4.0]
+    assert x[index].tolist() == [[3.0, 4.0, 5.0], [0.0, 1.0, 2.0]]
+    for write, want in (
+        (lambda y: y.__setitem__(mask, 9.0), [[9.0, 1.0, 9.0], [3.0, 9.0, 5.0]]),
+        (lambda y: y.__setitem__(mask, ferro.ones(3, device=cuda)), [[1.0, 1.0, 1.0], [3.0, 1.0, 5.0]]),
+        (lambda y: y.__setitem__((index, index), 7.0), [[7.0, 1.0, 2.0], [3.0, 7.0, 5.0]]),
+        (lambda y: y.index_put_((index,), ferro.ones(2, 3, device=cuda), True), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]),
+    ):
+        y = x.clone()
+        write(y)
+        assert (y.tolist(), y.device) == (want, x.device)
+    packed = nn.utils.rnn.pack_padded_sequence(x, [1, 3], batch_first=True, enforce_sorted=False)
+    assert packed.data.device == x.device
+    back, lengths = nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+    assert (back.tolist(), lengths.tolist()) == ([[0.0, 0.0, 0.0], [3.0, 4.0, 5.0]], [1, 3])

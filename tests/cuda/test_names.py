@@ -6,6 +6,7 @@ import ast
 import importlib
 import importlib.util
 import inspect
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,10 +14,10 @@ import numpy as np
 import pytest
 
 import ferro
-from ferro.cuda import numpy_by_cupy
-from tests.cuda import stand_in_device
+from ferro.cuda import communicators, numpy_by_cupy
+from tests.cuda import stand_in_device, stand_in_nccl
 from tests.cuda.stand_in import NAMES
-from tests.cuda.write_names import found
+from tests.cuda.write_names import documented, found
 
 PACKAGE = Path(ferro.__file__).parent
 OWN = frozenset(numpy_by_cupy.OWN)
@@ -66,7 +67,7 @@ def test_the_device_of_the_stand_in_has_what_cupys_has(kind: str) -> None:
     """Streams, events, graphs and pools have no names that CuPy's have not; those of the instances are listed."""
     ours = getattr(stand_in_device, kind)
     inside = {
-        "Stream": {"clock", "captured", "tick"},
+        "Stream": {"clock", "captured", "tick", "settle"},
         "Event": {"clock", "timed"},
         "MemoryPool": {"used", "total", "limit", "free"},
     }
@@ -101,6 +102,84 @@ def test_names_are_those_of_the_installed_cupy() -> None:
     special = importlib.import_module("cupyx.scipy.special")
     for name in ("erf", "erfc", "erfinv", "gammaln", "psi", "ndtr", "zeta", "i0", "j0"):
         assert callable(getattr(special, name))
+
+
+def test_the_nccl_of_the_stand_in_has_what_cupys_has() -> None:
+    """The calls have the parameters of CuPy's, in their order, and the backend asks for no other names."""
+    module, space = stand_in_nccl.module(), "cupy.cuda.nccl"
+    for name, value in vars(module).items():
+        assert f"{space}.{name}" in NAMES, name
+        if name.startswith("group") or name == "get_unique_id":
+            assert list(inspect.signature(value).parameters) == NAMES[f"{space}.{name}"] == []
+    methods = {k: v for k, v in vars(module.NcclCommunicator).items() if not k.startswith("_")}
+    assert {"allReduce", "allGather", "reduceScatter", "send", "recv", "check_async_error", "abort"} <= methods.keys()
+    for name, method in methods.items():
+        assert list(inspect.signature(method).parameters) == NAMES[f"{space}.NcclCommunicator.{name}"], name
+    made = list(inspect.signature(module.NcclCommunicator.__init__).parameters)[1:]
+    assert made == NAMES[f"{space}.NcclCommunicator"]
+    tree = ast.parse((PACKAGE / "cuda" / "communicators.py").read_text())
+    parts = [name.partition(".") for name in chains(tree, ("self",))]
+    asked = {name for root, _, name in parts if root == "_library" and name}
+    asked |= {*communicators._TYPES.values(), *communicators._OPERATIONS.values()}
+    assert {"NCCL_UINT8", "groupStart", "NcclError", "NCCL_BFLOAT16", "NCCL_AVG"} <= asked
+    assert {name for name in asked if f"{space}.{name}" not in NAMES} == set()
+    called = {name for root, _, name in parts if root == "_nccl" and name}
+    assert {"allReduce", "send"} <= called
+    assert {name for name in called if f"{space}.NcclCommunicator.{name}" not in NAMES} == set()
+
+
+def test_the_codes_of_nccl_are_those_of_the_installed_cupy() -> None:
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install cupy-cuda13x (no GPU is needed)")
+    if not hasattr(cupy, "_core"):
+        pytest.skip("this cupy is the stand-in")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # (CuPy warns where the library is absent)
+        real = importlib.import_module("cupy.cuda.nccl")
+    if not real.available:
+        pytest.skip("NCCL is not installed: pip install nvidia-nccl-cu13 (no GPU is needed)")
+    for name, value in vars(stand_in_nccl.module()).items():
+        assert hasattr(real, name), name
+        if name.startswith("NCCL_"):
+            assert getattr(real, name) == value, name
+    assert (type(real.get_unique_id()), len(real.get_unique_id())) == (bytes, 128)
+    for name in vars(stand_in_nccl.NcclCommunicator):
+        if not name.startswith("_"):
+            method = getattr(real.NcclCommunicator, name)
+            assert parameters_of_nccl(method) == NAMES[f"cupy.cuda.nccl.NcclCommunicator.{name}"], name
+    for status, text in stand_in_nccl._SAYS.items():
+        assert text in str(real.NcclError(status))
+
+
+def parameters_of_nccl(method: object) -> list[str]:
+    return documented(method).strip("()").split()
+
+
+class Asked:
+    """What has NumPy's protocol for ufuncs, as batched arrays have, and notes what it is asked."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: object) -> str:
+        return ufunc.__name__
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("the protocol is asked first")
+
+    __ne__ = __eq__
+
+
+def test_operators_of_cupys_arrays_leave_what_is_batched_to_numpys_protocol() -> None:
+    """Seen without a GPU: nothing is computed."""
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed: pip install cupy-cuda13x (no GPU is needed)")
+    if hasattr(cupy, "_core"):
+        memory = cupy.cuda.UnownedMemory(4096, 64, None, 0)
+        x = cupy.ndarray((2,), np.float64, cupy.cuda.MemoryPointer(memory, 0))
+    else:
+        x = cupy.asarray(np.zeros(2))
+    y = Asked()
+    found = [x + y, x - y, x * y, x / y, x // y, x % y, x**y, x @ y, x < y, x <= y, x > y, x >= y, x == y, x != y]
+    want = "add subtract multiply divide floor_divide remainder power matmul less less_equal greater greater_equal equal not_equal"
+    assert found == want.split()
 
 
 def test_the_page_lists_what_is_absent() -> None:

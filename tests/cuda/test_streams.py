@@ -12,7 +12,7 @@ import pytest
 import ferro
 from ferro import nn
 from ferro.core import mode
-from ferro.cuda import following, pool
+from ferro.cuda import driver, following, pool
 from tests.cuda import stand_in_device
 from tests.cuda.conftest import REAL
 
@@ -165,6 +165,117 @@ def test_formulas_run_where_the_forward_ran(monkeypatch: pytest.MonkeyPatch) -> 
     assert ferro.cuda.current_stream() == ferro.cuda.default_stream()
 
 
+def _noting(seen: dict, name: str) -> Any:
+    """A function that notes the clock of the stream in which its backward runs, and how far that stream itself is."""
+
+    class Noted(ferro.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            found = g * 2
+            stream = stand_in_device.current()
+            seen[name] = stream.ptr, dict(stream.clock)
+            return found
+
+    return Noted.apply
+
+
+@stand_in_only
+@pytest.mark.parametrize("place", ["the default stream", "another stream"])
+def test_branches_in_two_streams_overlap_in_backward(watch: Any, place: str) -> None:
+    """Neither branch waits for what the other does in backward; without streams the bits are the same."""
+    a, b, other = (ferro.cuda.Stream() for _ in range(3))
+    seen: dict[str, tuple] = {}
+    left, right = _noting(seen, "left"), _noting(seen, "right")
+
+    def loss(x: Any, within: Any) -> Any:
+        y = within(a, lambda: left(left_long(x)))
+        z = within(b, lambda: right(left_long(x * 3)))
+        return (y + z).sum()
+
+    def left_long(x: Any) -> Any:
+        return (x.tanh() * 2).exp()
+
+    x = data(3).requires_grad_()
+    found = loss(x, beside)
+    before = a._stream.clock.get(a._stream.ptr, 0), b._stream.clock.get(b._stream.ptr, 0)
+    backward = found.backward if place == "the default stream" else lambda: beside(other, found.backward)
+    backward()
+    (first, clock_a), (second, clock_b) = seen["left"], seen["right"]
+    assert (first, second) == (a._stream.ptr, b._stream.ptr)
+    assert clock_a.get(second, 0) <= before[1]
+    assert clock_b.get(first, 0) <= before[0]
+    assert clock_a[first] > before[0]
+    plain = data(3).requires_grad_()
+    loss(plain, lambda stream, work: work()).backward()
+    assert x.grad is not None
+    assert plain.grad is not None
+    assert x.grad.tolist() == plain.grad.tolist()
+
+
+@stand_in_only
+def test_hooks_of_a_branch_are_waited_for(watch: Any) -> None:
+    """A hook may change its gradient in the caller's stream: the branch behind it waits for that."""
+    a, b = ferro.cuda.Stream(), ferro.cuda.Stream()
+    x = data(4).requires_grad_()
+    y = beside(a, lambda: x.tanh())
+    y.register_hook(lambda g: g.mul_(3))
+    z = beside(b, lambda: (x * 2).sigmoid())
+    (y * 1.5 + z).sum().backward()
+    want = data(4).requires_grad_()
+    (want.tanh() * 4.5 + (want * 2).sigmoid()).sum().backward()
+    assert x.grad is not None
+    assert want.grad is not None
+    np.testing.assert_allclose(x.grad.tolist(), want.grad.tolist(), rtol=1e-12)
+
+
+@stand_in_only
+def test_an_error_of_the_device_is_raised_where_backward_was_called(watch: Any) -> None:
+    """In the thread that called backward, with the operation and its line; the streams are those of before."""
+    side, cupy = ferro.cuda.Stream(), driver.cupy()
+    x = data(6).requires_grad_()
+    loss = beside(side, lambda: x.tanh()).sum()
+
+    def fails(size: int) -> Any:
+        if cupy.cuda.get_current_stream().ptr == side._stream.ptr:
+            raise cupy.cuda.memory.OutOfMemoryError("no more memory in this stream")
+        return pool.allocate(None, size)
+
+    caught: list[Any] = []
+
+    def work() -> None:
+        with cupy.cuda.using_allocator(fails):
+            try:
+                loss.backward()
+            except MemoryError as error:
+                caught.append((threading.get_ident(), error))
+        assert ferro.cuda.current_stream() == ferro.cuda.default_stream()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    ((where, error),) = caught
+    assert where == thread.ident
+    assert any("'tanh'" in note and "test_streams.py" in note for note in error.__notes__), error.__notes__
+
+
+@stand_in_only
+def test_gradients_given_out_live_until_the_caller_has_read_them(watch: Any) -> None:
+    """What a branch made goes back to its stream only when the caller has read it, though its tensors are gone."""
+    a = ferro.cuda.Stream()
+    x = data(5).requires_grad_()
+    for _ in range(4):
+        y = beside(a, lambda: (x.exp() * x).sin())
+        (g,) = ferro.autograd.grad(y.sum(), x)
+        kept = g * 2
+        del g, y
+        assert beside(a, lambda: (x.detach() * 5).sum()).item() == (x.detach() * 5).sum().item()
+        assert kept.isfinite().all()
+
+
 @stand_in_only
 def test_a_backward_that_waits_for_nothing_is_found(watch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of accesses is looked at in backward: without its events the test above fails."""
@@ -195,6 +306,7 @@ def test_second_derivatives_keep_the_order(watch: Any) -> None:
 def test_memory_that_another_stream_reads_is_kept_until_it_has() -> None:
     side = ferro.cuda.Stream()
     for recorded in (False, True):
+        pool._LATER.clear()
         with stand_in_device.watched() as device:
             x = data()
             side.wait_stream(ferro.cuda.current_stream())

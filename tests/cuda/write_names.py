@@ -1,6 +1,7 @@
 """Writes cupy_names.txt, the names of CuPy that the stand-in has: ``python tests/cuda/write_names.py`` where CuPy is installed.
 
-One line for each name of a namespace, with its parameters where Python knows them. No GPU and no driver are needed.
+One line for each name of a namespace, with its parameters where Python knows them, or for NCCL where the documentation begins with them.
+No GPU and no driver are needed; the names of NCCL are left out where its library is not installed (pip install nvidia-nccl-cu13).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 HERE = Path(__file__).parent / "cupy_names.txt"
 SPACES = ("cupy", "cupy.ndarray", "cupy.linalg", "cupy.fft", "cupyx.scipy.special")
+SPACES += ("cupy.cuda.nccl", "cupy.cuda.nccl.NcclCommunicator")
 SPACES += tuple(["cupy.cuda" + name for name in ("", ".Stream", ".ExternalStream", ".Event", ".Graph", ".MemoryPool")])
 
 
@@ -22,6 +24,13 @@ def found(space: str) -> Any:
     if last[0].isupper() or last == "ndarray":  # (a class)
         return getattr(importlib.import_module(module), last)
     return importlib.import_module(space)
+
+
+def documented(value: Any) -> str:
+    """The parameters that the first line of the documentation gives, as Cython writes it: `send(self, size_t count, int peer)`."""
+    first, _, given = ((getattr(value, "__doc__", "") or "").strip().splitlines() or [""])[0].partition("(")
+    names = [part.strip().split("=")[0].split(" ")[-1] for part in given.rstrip(")").split(",")]
+    return f"({' '.join(names)})" if given.endswith(")") and " " not in first else ""
 
 
 def parameters(value: Any) -> str:
@@ -43,7 +52,8 @@ def lines(space: str) -> Iterator[str]:
         value = getattr(whole, name, None)
         if inspect.ismodule(value):
             continue
-        yield f"{space}.{name}{parameters(value) if inspect.isfunction(value) else ''}"
+        given = parameters(value) if inspect.isfunction(value) else documented(value) if ".nccl" in space else ""
+        yield f"{space}.{name}{given}"
 
 
 if __name__ == "__main__":

@@ -11,12 +11,13 @@ import ferro.distributed as dist
 from ferro import nn
 from ferro.nn import functional as F
 from ferro.nn.parallel import DistributedDataParallel
+from tests.distributed.placing import BACKEND, DEVICE, checked
 
-dist.init_process_group("mpi", pg_options=dist.GroupOptions(deterministic=True))
+dist.init_process_group(BACKEND, pg_options=dist.GroupOptions(deterministic=True))
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 rng = np.random.default_rng(0)
-X = ferro.tensor(rng.standard_normal((4 * SIZE, 6)).astype(np.float32))
-Y = ferro.tensor(rng.integers(0, 3, 4 * SIZE))
+X = ferro.tensor(rng.standard_normal((4 * SIZE, 6)).astype(np.float32)).to(DEVICE)
+Y = ferro.tensor(rng.integers(0, 3, 4 * SIZE)).to(DEVICE)
 PARTS = [slice(4 * r, 4 * r + 4) for r in range(SIZE)]
 
 
@@ -38,7 +39,7 @@ class Net(nn.Module):
 def trained(parallel: bool) -> tuple[list, Any]:
     """The losses and the model: of this rank's part, or of all parts one after the other."""
     ferro.manual_seed(RANK if parallel else 0)  # (rank 0's parameters go to all)
-    model: Any = Net()
+    model: Any = Net().to(DEVICE)
     inner = model
     if parallel:
         model = DistributedDataParallel(model, bucket_cap_mb=0.003)
@@ -65,21 +66,23 @@ for (name, a), b in zip(model.named_parameters(), alone.parameters(), strict=Tru
     if EXACT:
         assert a.tolist() == b.tolist(), name
     else:
-        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            a.detach().cpu().numpy(), b.detach().cpu().numpy(), rtol=1e-5, atol=1e-6, err_msg=name
+        )
 
 # gradients that stay here until the next backward
-model = DistributedDataParallel(nn.Linear(2, 1, bias=False)) if SIZE > 1 else None
+model = DistributedDataParallel(nn.Linear(2, 1, bias=False).to(DEVICE)) if SIZE > 1 else None
 if model is not None:
-    x = ferro.full((1, 2), float(RANK + 1))
+    x = ferro.full((1, 2), float(RANK + 1), device=DEVICE)
     with model.no_sync():
         model(x).sum().backward()
     assert model.module.weight.grad.tolist() == [[RANK + 1.0] * 2]
     model(x).sum().backward()
     mean = sum(2.0 * (r + 1) for r in range(SIZE)) / SIZE
-    np.testing.assert_allclose(model.module.weight.grad.numpy(), [[mean] * 2], rtol=1e-6)
+    np.testing.assert_allclose(model.module.weight.grad.cpu().numpy(), [[mean] * 2], rtol=1e-6)
 
     # programs switch the mean off by the attribute; a gradient stays where a later backward has no part in it
-    both = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)])
+    both = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)]).to(DEVICE)
 
     class Chosen(nn.Module):
         def __init__(self) -> None:
@@ -90,7 +93,7 @@ if model is not None:
             return self.both[k](x)
 
     model = DistributedDataParallel(Chosen(), find_unused_parameters=True)
-    x = ferro.full((1, 1), float(RANK + 1))
+    x = ferro.full((1, 1), float(RANK + 1), device=DEVICE)
     model.require_backward_grad_sync = False
     model(x, 0).sum().backward()
     assert both[0].weight.grad.item() == RANK + 1.0
@@ -102,14 +105,14 @@ if model is not None:
     np.testing.assert_allclose(both[1].weight.grad.item(), mean, rtol=1e-6)
 
     # buffers of rank 0 go to all before a forward in training
-    net = nn.BatchNorm1d(3)
+    net = nn.BatchNorm1d(3).to(DEVICE)
     model = DistributedDataParallel(net)
     net.running_mean.fill_(float(RANK))
-    model(ferro.ones(4, 3))
+    model(ferro.ones(4, 3, device=DEVICE))
     assert net.running_mean.tolist() == [ferro.tensor(0.1).item()] * 3, net.running_mean
 
     # a parameter that one rank alone uses
-    pair = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)])
+    pair = nn.ModuleList([nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)]).to(DEVICE)
 
     class Either(nn.Module):
         def __init__(self) -> None:
@@ -120,9 +123,10 @@ if model is not None:
             return self.pair[min(RANK, 1)](x)
 
     model = DistributedDataParallel(Either(), find_unused_parameters=True)
-    model(ferro.ones(1, 1)).sum().backward()
+    model(ferro.ones(1, 1, device=DEVICE)).sum().backward()
     np.testing.assert_allclose(pair[0].weight.grad.item(), 1 / SIZE, rtol=1e-6)
     np.testing.assert_allclose(pair[1].weight.grad.item(), (SIZE - 1) / SIZE, rtol=1e-6)
 dist.destroy_process_group()
+checked()
 if RANK == 0:
     print(f"{SIZE} ranks train alike")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-import ferro
+from ferro import cuda
 from ferro.distributed import run
+from tests.cuda import emulated
+from tests.distributed.placing import IS_GPU
+from tests.distributed.starting import environment
 
 HERE = Path(__file__).parent
 pytestmark = [
@@ -23,35 +25,45 @@ pytestmark = [
 ]
 
 
-def ranks(count: int, script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+# The device of the tensors, and with it what they are exchanged by: NCCL on GPUs, those of the stand-in unless FERRO_TEST_CUDA=1.
+on_devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", id="nccl")])
+
+
+def needs_gpus(count: int) -> None:
+    """Skips where there are too few GPUs for so many ranks, or where the stand-in cannot compile."""
+    if IS_GPU and cuda.device_count() < count:
+        pytest.skip(f"{count} ranks need as many GPUs, and there are {cuda.device_count()}")
+    if not IS_GPU and emulated.COMPILER is None:
+        pytest.skip("g++ is absent, which compiles the kernels that the stand-in runs")
+
+
+def ranks(count: int, script: Path, *arguments: str, device: str = "cpu") -> subprocess.CompletedProcess[str]:
     """What so many ranks of a script print."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "HYDI"))}
-    environment |= {
-        "PYTHONPATH": str(Path(ferro.__file__).parents[1]),
-        "FERRO_KERNELS": "off",
-        "PYTHONWARNINGS": "error",
-    }
+    if device == "cuda":
+        needs_gpus(count)
     return subprocess.run(
         [sys.executable, "-m", "ferro.distributed.run", "--nproc-per-node", str(count), str(script), *arguments],
         capture_output=True,
         text=True,
-        env=environment,
+        env=environment(FERRO_TEST_DEVICE=device),
         timeout=240,
         check=False,
     )
 
 
+@on_devices
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_every_exchange_gives_what_numpy_says(count: int) -> None:
-    done = ranks(count, HERE / "collectives_on_ranks.py")
+def test_every_exchange_gives_what_numpy_says(count: int, device: str) -> None:
+    done = ranks(count, HERE / "collectives_on_ranks.py", device=device)
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"[0] {count} ranks agree" in done.stdout.splitlines()  # (MPI itself may say something besides)
 
 
+@on_devices
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
-def test_data_parallel_training_is_that_of_one_process(count: int) -> None:
+def test_data_parallel_training_is_that_of_one_process(count: int, device: str) -> None:
     """With sums in the order of the ranks, bit for bit: 4 ranks as one with 4 parts of a batch."""
-    done = ranks(count, HERE / "ddp_on_ranks.py")
+    done = ranks(count, HERE / "ddp_on_ranks.py", device=device)
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"[0] {count} ranks train alike" in done.stdout.splitlines()
 

@@ -206,6 +206,13 @@ def test_tensors_are_as_before_after_an_error() -> None:
     assert (x * w).tolist() == [1.0, 1.0]
 
 
+def test_sparse_tensors_that_exist_are_no_hindrance() -> None:
+    sparse = ferro.eye(2).to_sparse()
+    graph = capture(lambda x: x * 2, ferro.ones(3))
+    assert bits(graph.interpret(ferro.full((3,), 4.0)), [ferro.full((3,), 8.0)])
+    assert sparse.to_dense().sum() == 2
+
+
 def test_objects_of_others_are_not_asked_for_their_class() -> None:
     class Shy:
         @property

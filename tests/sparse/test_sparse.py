@@ -61,6 +61,7 @@ EXPRESSIONS = [
     "x.dtype",
     "x.layout",
     "x.is_sparse",
+    "x.is_cpu, x.is_cuda, x.get_device()",
     "d.is_sparse",
     "x.sparse_dim()",
     "h.dense_dim()",

@@ -212,6 +212,11 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
         "Split sizes doesn't match total dim 0 size",
     ),
     "scatter_object_list": (lambda m: m.d.scatter_object_list([None], [1, 2]), "Incorrect input list size 2."),
+    "subgroups_too_large": (lambda m: m.d.new_subgroups(2), "must not exceed the world size (1)"),
+    "subgroups_of_none": (lambda m: m.d.new_subgroups(0), "must be positive"),
+    "subgroups_empty": (lambda m: m.d.new_subgroups_by_enumeration([]), "'ranks_per_subgroup_list' cannot be empty"),
+    "batch_of_numbers": (lambda m: m.d.batch_isend_irecv([1]), "Invalid ``p2p_op_list``"),
+    "operation_of_batch": (lambda m: m.d.P2POp(m.d.broadcast, x(m), 0), "Invalid ``op``"),
     "send_to_itself": (
         lambda m: m.d.send(x(m), 0),
         "destination rank should not be the same as the rank of the current process.",
@@ -425,11 +430,8 @@ def test_a_model_behind_ddp_trains_as_pytorch_s(theirs: Any, alone: None) -> Non
 
 
 def test_ddp_refuses_what_it_would_have_to_ignore(alone: None) -> None:
-    model = ours().DDP(ferro.nn.Linear(2, 1))
-    with pytest.raises(NotImplementedError, match="hook"):
-        model.register_comm_hook(None, lambda state, bucket: bucket)
-    with pytest.raises(NotImplementedError, match="mixed_precision"):
-        ours().DDP(ferro.nn.Linear(2, 1), mixed_precision="bf16")
+    with pytest.raises(NotImplementedError, match="device_mesh is not there"):
+        ours().DDP(ferro.nn.Linear(2, 1), device_mesh="mesh")
     with pytest.warns(FutureWarning, match=r"`broadcast_buffers` is deprecated. Use `forward_sync_buffers` instead"):
         ours().DDP(ferro.nn.Linear(2, 1), broadcast_buffers=False)
     with pytest.raises(TypeError, match="unexpected keyword argument 'wrong'"):

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ferro.cpu.kernels.common import MOST_CHUNKS
-from ferro.cpu.thresholds import CONV_CHUNK, CONV_STRIP, CONV_TILE, CONV_TILES
+from ferro.cpu.thresholds import CONV_CHUNK, CONV_IMAGES, CONV_NEAR, CONV_STRIP, CONV_TILE, CONV_TILES
+from ferro.native import isa
 
 Ints = tuple[int, ...]
 
@@ -22,6 +23,7 @@ COPY = 24  # what it costs to copy a number, in multiplications
 SHARES = 4
 LEAST_ROWS, LEAST_PLACES = 8, 16  # of a block in registers, on processors with the largest ones
 MANY_CHANNELS = 12  # of images, from which on they lie along registers
+_SEEN = 6 * isa.registers()[0] + 80  # bytes of a row of images that a block sees, lines that it sees in part included
 
 
 class Plan(NamedTuple):
@@ -122,7 +124,9 @@ class Sums(NamedTuple):
     reach: Ints
     tiles: np.ndarray
     offsets: np.ndarray
-    sets: np.ndarray  # the first place, and from where to where the offsets are those of a set
+    sets: (
+        np.ndarray
+    )  # the first place, from where to where the offsets are those of a set, and how many of them are near
     parts: int  # in which the tiles are shared
 
     def seen(self, x: np.ndarray, stride: Ints, start: Ints) -> tuple:
@@ -156,7 +160,7 @@ def _tile(batch: int, image: Ints, out: Ints, reach: Ints, phases: int, groups: 
             break
     if tile != out[1:]:
         return 1, tile
-    images = min(4 * TILE_PLACES // math.prod(tile), CONV_TILE // size(tile))
+    images = min(4 * TILE_PLACES // math.prod(tile), CONV_IMAGES // size(tile))
     if shared:
         images = min(images, max(-(-batch // SHARES), TILE_PLACES // math.prod(tile)))
     return max(1, min(images, batch)), tile
@@ -188,6 +192,16 @@ def _offsets(
         offsets.append((first + np.array(taps, np.int64)).reshape(-1))
         ends.append(ends[-1] + offsets[-1].size)
     return offsets, ends
+
+
+def _near(taps: TapSet, stride: Ints) -> int:
+    """How many taps of all channels a block sums at a time: what they see stays in the first cache for the next block.
+
+    Of each row of each phase a block sees as much as it has places, and what its taps reach beyond.
+    """
+    z, y, x = taps.positions
+    rows = len(z) * len(y) * len({p % stride[2] for p in x})
+    return max(1, CONV_NEAR // (rows * _SEEN)) * math.prod(map(len, taps.positions))
 
 
 @lru_cache(maxsize=256)
@@ -228,7 +242,7 @@ def sums_of(
         reach=reach,
         tiles=np.array(tiles, np.int64),
         offsets=np.concatenate(offsets),
-        sets=np.array([[*s.first, a, b] for s, a, b in zip(sets, ends, ends[1:])], np.int64),
+        sets=np.array([[*s.first, a, b, _near(s, stride)] for s, a, b in zip(sets, ends, ends[1:])], np.int64),
         parts=parts,
     )
 

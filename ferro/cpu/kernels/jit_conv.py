@@ -35,11 +35,11 @@ u64 = np.uint64  # an index that cannot be negative: Numba wraps others, which k
 # --- blocks in registers ---------------------------------------------------------------------------------------------
 
 _HALF = 3  # vectors of the tallest block; the others have twice as many
-_TAPS = 512  # that a block sums before the next block: their images stay in the first cache
 
 _four = shifted(4, 2 * _HALF)
 _two = shifted(2, 2 * _HALF)
 _one = shifted(1, 2 * _HALF)
+_row, _end = shifted(1, 4), shifted(1, 1)
 _high = tallest()
 
 
@@ -94,14 +94,14 @@ def fill(source, shape, first, channels, seen, stride, images, room, tile, strip
     """
     _, depth, height, width = shape
     for n in range(tile[1] - tile[0]):
-        for f in range(seen.shape[0]):
-            deep, planes, z = seen[f, 0, 0], seen[f, 0, 1], seen[f, 0, 2]
-            down, rows, y = seen[f, 1, 0], seen[f, 1, 1], seen[f, 1, 2]
-            right, count, x = seen[f, 2, 0], seen[f, 2, 1], seen[f, 2, 2]
-            length = count
-            if count == width == room[2] and stride[1] == stride[2] == 1:  # rows without a gap
-                rows, length = min(rows, 1), rows * width
-            for c in range(channels):
+        for c in range(channels):  # a plane stays in the first cache while its phases are taken
+            for f in range(seen.shape[0]):
+                deep, planes, z = seen[f, 0, 0], seen[f, 0, 1], seen[f, 0, 2]
+                down, rows, y = seen[f, 1, 0], seen[f, 1, 1], seen[f, 1, 2]
+                right, count, x = seen[f, 2, 0], seen[f, 2, 1], seen[f, 2, 2]
+                length = count
+                if count == width == room[2] and stride[1] == stride[2] == 1:  # rows without a gap
+                    rows, length = min(rows, 1), rows * width
                 for i in range(planes):
                     above = ((c * seen.shape[0] + f) * images + n) * room[0] + deep + i
                     plane = ((tile[0] + n) * shape[0] + first + c) * depth + z + i * stride[0]
@@ -138,13 +138,13 @@ def last_place(tile, room):
 
 
 @device
-def _sum_run(strip, w, wat, offsets, bias, row, outputs, begin, end, lanes, y, yat, pitch):
+def _sum_run(strip, w, wat, offsets, near, bias, row, outputs, begin, end, lanes, y, yat, pitch):
     """All results from one place to another, those that mean nothing included: y is (output, place).
 
-    The weight begins at `wat`, the bias with `row`, and y at `yat`.
+    The weight begins at `wat`, the bias with `row`, and y at `yat`. Up to `near` taps are summed before the next block.
     """
     taps = len(offsets)
-    some = (taps - 1) // ((taps + _TAPS - 1) // _TAPS) + 1
+    some = (taps - 1) // ((taps + near - 1) // near) + 1
     for q in range(begin, end, 2 * _HALF * lanes):
         for first in range(0, taps, some):
             last, fresh = min(taps, first + some), first == 0
@@ -170,7 +170,7 @@ def _sum_run(strip, w, wat, offsets, bias, row, outputs, begin, end, lanes, y, y
 
 
 @device
-def _sum_tile(strip, w, wat, offsets, bias, row, outputs, tile, room, lanes, y, yat, pitch):
+def _sum_tile(strip, w, wat, offsets, near, bias, row, outputs, tile, room, lanes, y, yat, pitch):
     """All results of a tile: plane by plane, if what lies between planes is worth leaving out."""
     planes, deep = (tile[1] - tile[0]) * (tile[3] - tile[2]), tile[3] - tile[2]
     length, whole = (tile[5] - tile[4] - 1) * room[2] + tile[7] - tile[6], last_place(tile, room)
@@ -178,7 +178,29 @@ def _sum_tile(strip, w, wat, offsets, bias, row, outputs, tile, room, lanes, y, 
         planes, length = 1, whole
     for plane in range(planes):  # what a plane's last vector writes too many, the next plane writes again
         begin = (plane // deep * room[0] + plane % deep) * room[1] * room[2]
-        _sum_run(strip, w, wat, offsets, bias, row, outputs, begin, begin + length, lanes, y, yat, pitch)
+        _sum_run(strip, w, wat, offsets, near, bias, row, outputs, begin, begin + length, lanes, y, yat, pitch)
+
+
+@device
+def _sum_rows(strip, w, wat, offsets, bias, channel, tile, room, lanes, out, shape):
+    """All results of one channel straight to their places, row by row, each of four vectors or more."""
+    taps, width = len(offsets), tile[7] - tile[6]
+    for n in range(tile[1] - tile[0]):
+        for z in range(tile[3] - tile[2]):
+            line = ((tile[0] + n) * shape[0] + channel) * shape[1] + tile[2] + z
+            to = (line * shape[2] + tile[4]) * shape[3] + tile[6]
+            at = (n * room[0] + z) * room[1] * room[2]
+            for _ in range(tile[5] - tile[4]):
+                k = 0
+                while k + 4 * lanes <= width:
+                    _row(strip, at + k, offsets, 0, taps, w, wat, 0, bias, channel, out, to + k, 0, True)
+                    k += 4 * lanes
+                while k < width:
+                    k = min(k, width - lanes)  # some are written again
+                    _end(strip, at + k, offsets, 0, taps, w, wat, 0, bias, channel, out, to + k, 0, True)
+                    k += lanes
+                at += room[2]
+                to += shape[3]
 
 
 @device
@@ -242,8 +264,8 @@ def correlate(x, shape, phases, stride, start, images, room, reach, tiles, offse
     """The tiles of Σ_t w[o, t] x[...] for each set of taps t: see Note [Sums of shifted images].
 
     Place i of a phase is element i stride + phase + start of the image. A set is (first place of the results, from where to
-    where in `offsets` it has its own), and its part of `w` is made of blocks of rows, (taps, rows) each. `places` is (shape
-    of out with its channels, step of the places).
+    where in `offsets` it has its own, how many of them are near), and its part of `w` is made of blocks of rows, (taps, rows) each.
+    `places` is (shape of out with its channels, step of the places).
     """
     lanes = BYTES // x.itemsize
     source, target = x.reshape(-1), out.reshape(-1)
@@ -252,6 +274,8 @@ def correlate(x, shape, phases, stride, start, images, room, reach, tiles, offse
     most = longest(tiles, room) + 2 * _HALF * lanes
     strip, seen = aligned(channels * pitch + room[1] * room[2] + most, x), np.empty((len(phases), 3, 3), np.int64)
     y = aligned(len(sets) * outputs * most, x)
+    near, step = sets[0, 5], places[1]
+    one = outputs == len(sets) == step[0] == step[1] == step[2] == 1 and len(offsets) <= near
     for u in range(len(tiles)):
         tile = tiles[u]
         if u == 0 or not same_place(tiles, u):
@@ -260,11 +284,14 @@ def correlate(x, shape, phases, stride, start, images, room, reach, tiles, offse
         for g in range(groups):
             fill(source, shape, g * channels, channels, seen, stride, images, room, tile, strip)
             row = g * outputs
+            if one and tile[7] - tile[6] >= 4 * lanes:
+                _sum_rows(strip, w, row * len(offsets), offsets, bias, row, tile, room, lanes, target, places[0])
+                continue
             for s in range(len(sets)):
                 some = offsets[sets[s, 3] : sets[s, 4]]
                 at = places[0][0] * sets[s, 3] + row * len(some)
                 to = s * outputs * most
-                _sum_tile(strip, w, at, some, bias, row, outputs, tile, room, lanes, y, to, most)
+                _sum_tile(strip, w, at, some, sets[s, 5], bias, row, outputs, tile, room, lanes, y, to, most)
             _write(y, most, sets, tile, room, target, row, outputs, places[0], places[1])
 
 

@@ -1,6 +1,7 @@
-"""Compiled kernels of powers of float64, right to 0.7 units in the last place.
+"""Compiled kernels of powers of float64, right to 0.7 units in the last place, and of float32, right to 0.52.
 
-x^y is 2^(y log2 x); the logarithm is a sum of two numbers, since y multiplies its error. The polynomials are fits of our own.
+x^y is 2^(y log2 x); the logarithm is a sum of two numbers, since y multiplies its error. Powers of float32 are computed in
+float64, where one number is enough. The polynomials are fits of our own.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_bits import bits64, float64_of
 from ferro.cpu.kernels.jit_exact import exact, fma
-from ferro.native.jit import apart, kernel, once
+from ferro.native.jit import apart, device, kernel, once
 
 f64, i64, u64 = np.float64, np.int64, np.uint64
 _WHOLE = 1.5 * 2**52  # added, it rounds to a whole number, which then stands in the low bits of the sum
@@ -54,6 +55,20 @@ def _log2(a):
     return found, (e - found) + y + y_
 
 
+@device
+def _rough_log2(a):
+    """As `_log2`, of a number that was a float32: one number, wrong by 2^-45 of it."""
+    bits = bits64(a)
+    power = bits - i64(_ROOT - _ONE)
+    e = float64_of(i64(u64(power) >> u64(52)) | bits64(2.0**52)) - (2.0**52 + 1023.0)
+    m = float64_of(bits - (power & i64(_EXPONENT)) + i64(_ONE))
+    s = (m - 1.0) / (m + 1.0)
+    z = s * s
+    p = (0.28288502340748234 * z + 0.31990680380701336) * z + 0.41220922406110433
+    p = ((p * z + 0.5770779426603044) * z + 0.9617966941122649) * z + 2.885390081777851
+    return e + s * p
+
+
 @exact
 def _two_to(h, rest):
     """2^(h + rest), where rest is about a rounding of h."""
@@ -80,6 +95,28 @@ def _two_to(h, rest):
 
 
 @exact
+def _rough_two_to(h):
+    """2^h to 2^-34 of it, as far as float32 goes."""
+    h = max(min(h, 200.0), -200.0)
+    t = h + _WHOLE
+    r = h - (t - _WHOLE)
+    p = fma(fma(1.5303700711365693e-05, r, 0.00015469729214118296), r, 0.0013333478473685416)
+    p = fma(fma(fma(p, r, 0.009618025613318034), r, 0.055504109063258665), r, 0.24022651213498092)
+    p = fma(fma(p, r, 0.6931471805568324), r, 0.9999999999595618)
+    return float64_of(bits64(p) + (bits64(t) << i64(52)))
+
+
+@exact
+def _settled(found, h, x, y, a):
+    """What was found for 2^h, h being y log2 a and a = |x|, with the sign and the exceptions of C's pow."""
+    found = h if math.isnan(h) else found
+    whole, half = np.floor(y) == y, y * 0.5
+    found = np.nan if (x < 0.0) & (not whole) & (a < np.inf) else found
+    found = 1.0 if (y == 0.0) | (x == 1.0) | ((a == 1.0) & (abs(y) == np.inf)) else found
+    return math.copysign(found, x) if whole & (np.floor(half) != half) else found
+
+
+@exact
 def power_of(x, y):
     """x^y, with the exceptions of C's pow."""
     a = abs(x)
@@ -88,33 +125,43 @@ def power_of(x, y):
     log = -np.inf if a == 0.0 else log
     h = y * log
     within = abs(h) < 1100.0
-    found = _two_to(h, fma(y, log, -h) + y * rest if within else 0.0)
-    found = h if math.isnan(h) else found
-    whole, half = np.floor(y) == y, y * 0.5
-    found = np.nan if (x < 0.0) & (not whole) & (a < np.inf) else found
-    found = 1.0 if (y == 0.0) | (x == 1.0) | ((a == 1.0) & (abs(y) == np.inf)) else found
-    return math.copysign(found, x) if whole & (np.floor(half) != half) else found
+    return _settled(_two_to(h, fma(y, log, -h) + y * rest if within else 0.0), h, x, y, a)
+
+
+@exact
+def rough_power_of(x, y):
+    """As `power_of`, of numbers that were float32, and to be rounded to one."""
+    a = abs(x)
+    log = _rough_log2(a) if a < np.inf else a
+    h = y * (-np.inf if a == 0.0 else log)
+    return _settled(_rough_two_to(h), h, x, y, a)
+
+
+@device
+def raised(x, y, size):
+    """The power of numbers of so many bytes, which the compiler knows."""
+    return rough_power_of(f64(x), f64(y)) if size == 4 else power_of(f64(x), f64(y))
 
 
 @kernel
 def power(x, y, out):
     apart()
     for i in range(out.size):
-        out[i] = power_of(f64(x[i]), f64(y[i]))
+        out[i] = raised(x[i], y[i], out.itemsize)
 
 
 @kernel
 def power_number(x, y, out):
     apart()
     for i in range(out.size):
-        out[i] = power_of(f64(x[i]), y)
+        out[i] = raised(x[i], y, out.itemsize)
 
 
 @kernel
 def _power_of_number(x, y, out):
     apart()
     for i in range(out.size):
-        out[i] = power_of(x, f64(y[i]))
+        out[i] = raised(x, y[i], out.itemsize)
 
 
 @once

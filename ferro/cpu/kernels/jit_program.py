@@ -44,7 +44,8 @@ def _pointer_to(kind: Any) -> Any:
     return pointer
 
 
-_bytes, _int32s, _int64s, _doubles = map(_pointer_to, (types.uint8, types.int32, types.int64, types.float64))
+_bytes, _int32s, _int64s = map(_pointer_to, (types.uint8, types.int32, types.int64))
+_floats, _doubles = map(_pointer_to, (types.float32, types.float64))
 
 
 @device
@@ -60,10 +61,14 @@ def _chosen(pointers, strides, n, size):
 
 
 @device
-def _raised(pointers, strides, n):
+def _raised(pointers, strides, n, size):
     some, other = n if strides[0] else 1, n if strides[1] else 1
-    x, y = carray(_doubles(pointers[0]), some), carray(_doubles(pointers[1]), other)
-    powers(x, y, carray(_doubles(pointers[2]), n))
+    if size == 4:
+        x, y = carray(_floats(pointers[0]), some), carray(_floats(pointers[1]), other)
+        powers(x, y, carray(_floats(pointers[2]), n))
+    else:
+        p, q = carray(_doubles(pointers[0]), some), carray(_doubles(pointers[1]), other)
+        powers(p, q, carray(_doubles(pointers[2]), n))
 
 
 @kernel
@@ -73,7 +78,7 @@ def run_program(start, stop, words):
     `words` are: the number of rows, of elements in a row, of those in the last one, and of a block; whether the result
     goes past the caches; the number of lines, of arrays, and of slots; for each array its address; for each array the
     bytes from one row to the next; for each slot the bytes from one element to the next, the result being the last
-    array, and spare blocks coming behind it; and lines of 7: the loop (0: a choice, 1: powers of float64), its data (the size of an element),
+    array, and spare blocks coming behind it; and lines of 7: the loop (0: a choice, 1: powers), its data (the size of an element),
     the number of its operands and result, and their slots.
     """
     rows, block, past, lines, arrays, slots = words[0], words[3], words[4], words[5], words[6], words[7]
@@ -99,7 +104,7 @@ def run_program(start, stop, words):
                     else:
                         pointers[k] = bases[slot] + row * outer[slot] + begin * steps[slot]
                 if code[at] == 1:
-                    _raised(pointers, strides, n)
+                    _raised(pointers, strides, n, code[at + 1])
                 elif code[at]:
                     _call(code[at], pointers.ctypes.data, length.ctypes.data, strides.ctypes.data, code[at + 1])
                 else:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from ferro.cpu.kernels import jit_norm
-from ferro.cpu.kernels.jit_exponentials import sum_of_exp
-from ferro.cpu.kernels.jit_rows import largest
+from ferro.cpu.kernels.jit_softmax import logsumexp_of
 from ferro.native.jit import device, kernel, whole_registers
 
 RUN = 256  # rows that may be added one after the other in the precision of the data
@@ -20,11 +17,7 @@ def logsumexp(x, before, n, behind, out):
     if behind > 1 or n < 1:
         return False
     for r in range(before):
-        row = x[r * n : r * n + n]
-        top = largest(row)
-        if abs(top) == np.inf:  # infinity - infinity must not arise
-            top = x.dtype.type(0)
-        out[r] = top + x.dtype.type(math.log(sum_of_exp(row, top)))
+        out[r] = logsumexp_of(x[r * n : r * n + n])
     return True
 
 

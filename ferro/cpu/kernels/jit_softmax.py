@@ -67,15 +67,23 @@ def log_softmax_vjp(g, y, out):
             out[i, j] = g[i, j] - exp(y[i, j]) * total
 
 
+@device
+def logsumexp_of(x):
+    """The logsumexp of a row."""
+    top = largest(x)
+    if abs(top) < np.inf:
+        return top + x.dtype.type(math.log(sum_of_exp(x, top)))
+    for j in range(x.size):  # (a nan may be below an infinity)
+        if x[j] != x[j]:
+            return x[j]
+    return top
+
+
 @kernel
 def logsumexp(x, out):
     whole_registers()
-    T = x.dtype.type
     for i in range(x.shape[0]):
-        top = largest(x[i])
-        if abs(top) == T(np.inf):  # infinity - infinity must not arise
-            top = T(0)
-        out[i] = top + T(math.log(sum_of_exp(x[i], top)))
+        out[i] = logsumexp_of(x[i])
 
 
 # --- softmax along a dimension that is not the last ------------------------------------------------------------------

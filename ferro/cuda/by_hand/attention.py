@@ -3,21 +3,28 @@
 A warp has four rows (queries, in the gradients of keys and values keys) in shared memory and goes over the other side in tiles of 32, a
 lane for each: products with the tile, running maximum and sum (Dao et al., FlashAttention, 2022), and sums over the tile by
 columns, 32 of them at a time. Backward computes the weights anew from the logarithm of each row's sum; sum p dp is found in a first
-pass over the keys. Arithmetic is float for 16-bit floats, no tensor cores. Memory: the arrays, and a float64 for each query.
+pass over the keys. A mask, boolean or added, is read where it lies, by its strides: 0 where it is broadcast; its own gradient takes
+the matrix of weights and is the formula's. 16-bit floats go by tensor cores (attention_tensor.py). Memory: the arrays, and a float64
+for each query.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ferro import cpu
+from ferro.cuda.by_hand.attention_tensor import TENSOR_KERNELS, shared_bytes
 from ferro.cuda.by_hand.fallback import or_twin
-from ferro.cuda.by_hand.launching import is_float, launch
-from ferro.cuda.by_hand.texts import text_of
+from ferro.cuda.by_hand.launching import has_mma, is_float, launch
+from ferro.cuda.by_hand.reductions import merged, two
+from ferro.cuda.by_hand.texts import MMA, text_of
 from ferro.cuda.driver import cupy
+from ferro.cuda.twins import formula_of
 
 __all__ = ["attention", "attention_vjp"]
 
@@ -81,7 +88,7 @@ template <class V, class F> __device__ inline V over_warp(V v, F f) {
   return v;
 }
 KERNEL attention_forward(place queries, place keys, place blocks, place width, place depth, place causal, double scale, const S* q,
-                         const S* k, const S* v, S* out, double* logs) {
+                         const S* k, const S* v, S* out, double* logs MASK_GIVEN) {
   extern __shared__ T memory[];
   const place head = blockIdx.x / blocks, start = blockIdx.x % blocks * 32, first = start + threadIdx.x / 32 * 4;
   const int lane = threadIdx.x % 32;
@@ -90,6 +97,7 @@ KERNEL attention_forward(place queries, place keys, place blocks, place width, p
   T* tile = shared.memory;
   k += head * keys * width;
   v += head * keys * depth;
+  MASK_OF_HEAD
   T top[4], sums[4][CHUNKS];
   A total[4];
   for (int r = 0; r < 4; ++r) {
@@ -111,6 +119,7 @@ KERNEL attention_forward(place queries, place keys, place blocks, place width, p
     for (int r = 0; r < 4; ++r) {
       const place key = from + lane;
       if (key >= keys || (causal && key > first + r)) s[r] = -INFINITY;
+      MASKED(s[r], first + r, key)
       const T now = larger(top[r], over_warp(s[r], Largest()));
       const T keep = now == top[r] ? T(1) : exp(top[r] - now);
       s[r] = s[r] == -INFINITY ? T(0) : exp(s[r] - now);
@@ -123,14 +132,14 @@ KERNEL attention_forward(place queries, place keys, place blocks, place width, p
   }
   T factors[4];
   for (int r = 0; r < 4; ++r) {
-    factors[r] = T(1 / total[r]);
+    factors[r] = T(IS_MASKED && total[r] == 0 ? 0 : 1 / total[r]);
     if (lane == 0 && first + r < queries) logs[head * queries + first + r] = double(top[r]) + log(double(total[r]));
   }
   put(out + head * queries * depth, first, queries, depth, sums, factors);
 }
 // The gradient of the queries, and of each query the sum over the keys of p dp.
 KERNEL attention_queries(place queries, place keys, place blocks, place width, place depth, place causal, double scale, const S* g,
-                         const S* q, const S* k, const S* v, const double* logs, double* along, S* dq) {
+                         const S* q, const S* k, const S* v, const double* logs, double* along, S* dq MASK_GIVEN) {
   extern __shared__ T memory[];
   const place head = blockIdx.x / blocks, start = blockIdx.x % blocks * 32, first = start + threadIdx.x / 32 * 4;
   const int lane = threadIdx.x % 32;
@@ -140,6 +149,7 @@ KERNEL attention_queries(place queries, place keys, place blocks, place width, p
   T *tile = shared.memory, *values = tile + 32 * (width + 1);
   k += head * keys * width;
   v += head * keys * depth;
+  MASK_OF_HEAD
   T sums[4][CHUNKS], factors[4];
   A part[4];
   for (int r = 0; r < 4; ++r) {
@@ -160,7 +170,8 @@ KERNEL attention_queries(place queries, place keys, place blocks, place width, p
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
         const place row = first + r, key = from + lane;
-        const bool out = row >= queries || key >= keys || (causal && key > row);
+        MASKED(s[r], row, key)
+        const bool out = row >= queries || key >= keys || (causal && key > row) || (IS_MASKED && s[r] == -INFINITY);
         const T p = out ? T(0) : T(exp(T(s[r] - logs[head * queries + row])));
         if (pass == 0)
           part[r] += p * d[r];
@@ -180,7 +191,7 @@ KERNEL attention_queries(place queries, place keys, place blocks, place width, p
   put(dq + head * queries * width, first, queries, width, sums, factors);
 }
 KERNEL attention_keys(place queries, place keys, place blocks, place width, place depth, place causal, double scale, const S* g,
-                      const S* q, const S* k, const S* v, const double* logs, const double* along, S* dk, S* dv) {
+                      const S* q, const S* k, const S* v, const double* logs, const double* along, S* dk, S* dv MASK_GIVEN) {
   extern __shared__ T memory[];
   const place head = blockIdx.x / blocks, start = blockIdx.x % blocks * 32, first = start + threadIdx.x / 32 * 4;
   const int lane = threadIdx.x % 32;
@@ -190,6 +201,7 @@ KERNEL attention_keys(place queries, place keys, place blocks, place width, plac
   T *tile = shared.memory, *slopes = tile + 32 * (width + 1);
   q += head * queries * width;
   g += head * queries * depth;
+  MASK_OF_HEAD
   T of_keys[4][CHUNKS], of_values[4][CHUNKS], scales[4], ones[4];
   for (int r = 0; r < 4; ++r) {
     scales[r] = scale;
@@ -209,7 +221,8 @@ KERNEL attention_keys(place queries, place keys, place blocks, place width, plac
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
       const place key = first + r;
-      const bool out = row >= queries || key >= keys || (causal && key > row);
+      MASKED(s[r], row, key)
+      const bool out = row >= queries || key >= keys || (causal && key > row) || (IS_MASKED && s[r] == -INFINITY);
       s[r] = out ? T(0) : T(exp(T(s[r] - log_sum)));
       d[r] = s[r] * (d[r] - T(level));
     }
@@ -220,59 +233,116 @@ KERNEL attention_keys(place queries, place keys, place blocks, place width, plac
   put(dv + head * keys * depth, first, keys, depth, of_values, ones);
 }
 """
-BLOCK = (256,)
+THREADS = {True: 128, False: 256}  # of a block, by tensor cores and without
+ROWS = {True: 64, False: 32}  # of a block
+# What a mask puts into the text: "" is no mask.
+GIVEN = ", place near, place far_step, place near_step, place row_step, place column_step, const {}* mask"
+OF_HEAD = "mask += head / near * far_step + head % near * near_step;"
+MASKS = {
+    "": ("", "", "", "false"),
+    "bool": (
+        GIVEN.format("bool"),
+        OF_HEAD,
+        "if (ROW < queries && KEY < keys && !mask[(ROW) * row_step + (KEY) * column_step]) X = -INFINITY;",
+        "true",
+    ),
+    "added": (
+        GIVEN.format("S"),
+        OF_HEAD,
+        "if (ROW < queries && KEY < keys) X += load(mask[(ROW) * row_step + (KEY) * column_step]);",
+        "true",
+    ),
+}
+_MASKED = re.compile(r"MASKED\(([^,]+), ([^,]+), ([^)]+)\)")
 MOST_WIDE = {"float32": 128, "float64": 64, "float16": 128, "bfloat16": 128}  # columns for which there are registers
 
 
-def _text(dtype: str, chunks: int) -> str:
-    return text_of(TEXT, dtype, CHUNKS=str(chunks), KERNEL='extern "C" __global__ void __launch_bounds__(256, 2)')
+@cache
+def _text(dtype: str, chunks: int, mask: str = "") -> str:
+    given, of_head, masked, is_masked = MASKS[mask]
+    tensor = dtype in MMA
+    body = (
+        (MMA[dtype] + TENSOR_KERNELS if tensor else TEXT)
+        .replace(" MASK_GIVEN", given)
+        .replace("MASK_OF_HEAD", of_head)
+        .replace("IS_MASKED", is_masked)
+    )
+    body = _MASKED.sub(lambda m: masked.replace("ROW", m[2]).replace("KEY", m[3]).replace("X", m[1]), body)
+    kernel = f'extern "C" __global__ void __launch_bounds__({THREADS[tensor]}, 2)'
+    return text_of(body, dtype, CHUNKS=str(chunks), WIDTH=str(32 * chunks), KERNEL=kernel)
 
 
 def texts(dtype: str) -> list[str]:
     """The texts of this family for a dtype."""
-    return [_text(dtype, chunks) for chunks in (1, 2, 4) if 32 * chunks <= MOST_WIDE[dtype]]
+    return [_text(dtype, chunks, mask) for mask in MASKS for chunks in (1, 2, 4) if 32 * chunks <= MOST_WIDE[dtype]]
 
 
 def _takes(q: Any, k: Any, v: Any, mask: Any) -> bool:
     """Whether kernels compute the attention of these arrays (..., rows, columns)."""
-    if mask is not None or not is_float(q, k, v) or not k.size or not v.size or q.ndim < 2:
+    if not is_float(q, k, v) or not has_mma(q) or not k.size or not v.size or q.ndim < 2:
+        return False
+    if mask is not None and mask.dtype.kind != "b" and mask.dtype != q.dtype:
         return False
     alike = q.shape[:-2] == k.shape[:-2] == v.shape[:-2]
     return alike and max(q.shape[-1], v.shape[-1]) <= MOST_WIDE[q.dtype.name]
 
 
-def _start(name: str, q: Any, k: Any, v: Any, rows: int, scale: float, causal: bool, own: int, *arrays: Any) -> None:
+def _placed(mask: Any, q: Any, k: Any) -> tuple:
+    """A mask as the kernels take it: its steps between heads of two dimensions, rows and columns, 0 where it is broadcast; and itself."""
+    if mask is None:
+        return ()
+    whole = cupy().broadcast_to(mask, (*q.shape[:-1], k.shape[-2]))
+    steps = [(n, s // mask.itemsize) for n, s in zip(whole.shape, whole.strides, strict=True)]
+    heads = merged(steps[:-2])
+    if len(heads) > 2:
+        return _placed(cupy().ascontiguousarray(whole), q, k)
+    (_, far_step), (near, near_step) = two(heads)
+    return near, far_step, near_step, steps[-2][1], steps[-1][1], mask
+
+
+def _start(name: str, q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool, *arrays: Any) -> None:
     width, depth = q.shape[-1], v.shape[-1]
-    chunks = 1 << (-(-max(width, depth) // 32) - 1).bit_length()
-    size = 8 if q.dtype.itemsize == 8 else 4
-    blocks, heads = -(-rows // 32), math.prod(q.shape[:-2])
-    both = 32 * (width + 1) + 32 * (depth + 1)
-    elements = 32 * width + (32 * (max(width, depth) + 1) if own == 1 else 32 * depth + both)
+    rows, dtype = (k if name == "attention_keys" else q).shape[-2], q.dtype.name
+    tensor, chunks = dtype in MMA, 1 << (-(-max(width, depth) // 32) - 1).bit_length()
+    blocks, heads = -(-rows // ROWS[tensor]), math.prod(q.shape[:-2])
+    shared = shared_bytes(name, 32 * chunks) if tensor else q.dtype.itemsize * _elements(name, width, depth)
     sizes = q.shape[-2], k.shape[-2], blocks, width, depth, int(causal), float(scale)
-    launch(_text(q.dtype.name, chunks), name, (heads * blocks,), BLOCK, *sizes, *arrays, shared=size * elements)
+    text = _text(dtype, chunks, "" if mask is None else "bool" if mask.dtype.kind == "b" else "added")
+    given = (*sizes, *arrays, *_placed(mask, q, k))
+    launch(text, f"{name}_tensor" if tensor else name, (heads * blocks,), (THREADS[tensor],), *given, shared=shared)
+
+
+def _elements(name: str, width: int, depth: int) -> int:
+    """The numbers in the shared memory of a block: its rows, and tiles whose rows are one longer."""
+    if name == "attention_forward":
+        return 32 * width + 32 * (max(width, depth) + 1)
+    return 32 * (width + depth) + 32 * (width + 1 + depth + 1)
 
 
 @or_twin(cpu.attention)
 def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> tuple:
-    """softmax(scale q kᵀ) v, and the logarithms of the sums that the weights are divided by (with a mask: the weights)."""
+    """softmax(scale q kᵀ + mask) v, and the logarithms of the sums that the weights are divided by; 0 in rows that are blocked throughout."""
     if not _takes(q, k, v, mask):
         return NotImplemented
     out = cupy().empty((*q.shape[:-1], v.shape[-1]), q.dtype)
     logs = cupy().empty(q.shape[:-1], np.float64)
     q, k, v = [cupy().ascontiguousarray(a) for a in (q, k, v)]
-    _start("attention_forward", q, k, v, q.shape[-2], scale, causal, 1, q, k, v, out, logs)
+    _start("attention_forward", q, k, v, mask, scale, causal, q, k, v, out, logs)
     return out, logs
 
 
 @or_twin(cpu.attention_vjp)
 def attention_vjp(g: Any, q: Any, k: Any, v: Any, mask: Any, p: Any, scale: float, causal: bool, needs: tuple) -> tuple:
-    """The backward of attention by q, k and v."""
+    """The backward of attention by q, k, v and an added mask."""
     if not _takes(q, k, v, mask):
         return NotImplemented
+    if needs[3]:
+        weights = formula_of(cpu.attention)(q, k, v, mask, scale, causal)[1]
+        return formula_of(cpu.attention_vjp)(g, q, k, v, mask, weights, scale, causal, needs)
     g, q, k, v = cupy().ascontiguousarray(g, q.dtype), *[cupy().ascontiguousarray(a) for a in (q, k, v)]
     along = cupy().empty(p.shape, np.float64)
     dq, dk, dv = [cupy().empty(a.shape, a.dtype) for a in (q, k, v)]
-    _start("attention_queries", q, k, v, q.shape[-2], scale, causal, 2, g, q, k, v, p, along, dq)
+    _start("attention_queries", q, k, v, mask, scale, causal, g, q, k, v, p, along, dq)
     if needs[1] or needs[2]:
-        _start("attention_keys", q, k, v, k.shape[-2], scale, causal, 2, g, q, k, v, p, along, dk, dv)
+        _start("attention_keys", q, k, v, mask, scale, causal, g, q, k, v, p, along, dk, dv)
     return *[d if need else None for d, need in zip((dq, dk, dv), needs, strict=False)], None

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cuda.driver import cupy
+from ferro.cuda.by_hand.texts import MMA
+from ferro.cuda.driver import cupy, generation
 from ferro.cuda.printer import STORED
 
-__all__ = ["LAUNCHES", "THREADS", "block_of", "is_float", "launch", "parts_of"]
+__all__ = ["LAUNCHES", "THREADS", "block_of", "has_mma", "is_float", "launch", "parts_of"]
 
 THREADS = 256  # of a block
 WARP = 32
@@ -66,6 +67,11 @@ def block_of(columns: bool, results: int, n: int) -> tuple[Block, int]:
 def parts_of(blocks: int, n: int) -> int:
     """Into how many parts the n elements of a result are cut where so many blocks have all results."""
     return max(1, min(BLOCKS // blocks, n // PARTS_FROM, MOST_PARTS))
+
+
+def has_mma(x: Any) -> bool:
+    """Whether the GPU has the products that kernels for this dtype are made of: of 16-bit floats from compute capability 8 on."""
+    return x.dtype.name not in MMA or generation() >= 8
 
 
 def is_float(x: Any, *others: Any) -> bool:

@@ -148,7 +148,7 @@ def cross_entropy(x: Any, target: Any, weight: Any, ignore_index: int, reduction
         if reduction == "mean":
             kept[2 * rows :] = sums[1:]
             loss = loss / sums[1]
-    if int(wrong[0]):
+    if not cupy().cuda.get_current_stream().is_capturing() and int(wrong[0]):  # (of what is recorded nobody asks)
         _cpu._classes(target.get(), x.shape[1], ignore_index)  # raises the IndexError
     return loss.astype(x.dtype), kept
 

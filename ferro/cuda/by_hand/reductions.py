@@ -1,4 +1,4 @@
-"""Sums, means, products and extrema of real floats over any dimensions: one launch, or two where few results take many elements.
+"""Sums, means, products, extrema and norms of real floats over any dimensions: one launch, or two where few results take many elements.
 
 A row of elements is added by a team of threads, each of which goes through it in steps of the team. Where there are too few rows to
 fill a GPU, a row is cut into parts that only the shape decides; the second launch combines their results in the order of
@@ -7,13 +7,16 @@ the parts. Bytes: one read of x.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from ferro.cuda.by_hand.launching import block_of, launch, parts_of
+from ferro import cpu
+from ferro.cuda.by_hand.fallback import or_twin
+from ferro.cuda.by_hand.launching import block_of, is_float, launch, parts_of
 from ferro.cuda.by_hand.texts import ADDED, COMPUTED_NAME, PARTIAL, both_ways, text_of
 from ferro.cuda.driver import cupy
 
-__all__ = ["OPERATIONS", "reduced"]
+__all__ = ["OPERATIONS", "layout_of", "merged", "reduced", "two", "vector_norm"]
 
 # By name: what is made of an element, how two are combined, what is combined with nothing, and what is made of the whole.
 OPERATIONS = {
@@ -22,6 +25,17 @@ OPERATIONS = {
     "amax": ("v", "Largest", "-INFINITY", "v"),
     "amin": ("v", "Smallest", "INFINITY", "v"),
 }
+# Norms, added in double; `divisor` is the order of "norm_of_powers".
+NORMS = {
+    "norm_of_squares": ("v * v", "Sum", "0", "sqrt(v)"),
+    "norm_of_sizes": ("fabs(v)", "Sum", "0", "v"),
+    "norm_of_powers": ("pow(fabs(v), divisor)", "Sum", "0", "pow(v, 1 / divisor)"),
+    "count_of_others": ("v != 0", "Sum", "0", "v"),
+    "largest_size": ("fabs(v)", "Largest", "0", "v"),
+    "smallest_size": ("fabs(v)", "Smallest", "INFINITY", "v"),
+}
+# In double, squares and powers of numbers in float32 stay in range: of powers up to this one.
+MOST_POWER = 6
 
 TEXT = """
 // Result o is that of row (o / near, o % near) of two kept dimensions; element i of it lies at (i / inner, i % inner) of two
@@ -66,8 +80,15 @@ _C = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": 
 
 
 def _text(operation: str, stored: str, result: str, added: str) -> str:
-    element, combine, start, whole = OPERATIONS[operation]
+    """The text of an operation; of a norm of numbers in float64 (parts) the second launch, if to float64 the first."""
+    element, combine, start, whole = (OPERATIONS | NORMS)[operation]
+    if operation in NORMS and stored == "parts":
+        stored, element = "float64", "v"
+    if operation in NORMS and result == "parts":
+        result, whole = "float64", "v"
     words = {"START": start, "COMBINE": combine, "ELEMENT": element, "WHOLE": whole}
+    if operation == "norm_of_powers":  # (powers of double take more than 64 registers)
+        words["KERNEL"] = 'extern "C" __global__ void __launch_bounds__(256, 2)'
     return text_of(TEXT, stored, **words, IN=_C[stored], OUT=_C[result], A=added)
 
 
@@ -81,10 +102,13 @@ def texts(dtype: str) -> list[str]:
         for dtypes in ((dtype, dtype), (dtype, partial), (partial, dtype))
     ]
     some.append(_text("sum", partial, COMPUTED_NAME[dtype], added))
+    few = ("norm_of_squares", "norm_of_powers") if dtype == "float64" else ()
+    for name in [name for name in NORMS if name not in few]:
+        some += [_text(name, *dtypes, "double") for dtypes in ((dtype, dtype), (dtype, "parts"), ("parts", dtype))]
     return list(dict.fromkeys(some))
 
 
-def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Sizes and strides of dimensions, those that lie one behind the other as one."""
     kept: list[tuple[int, int]] = []
     for n, step in dims:
@@ -97,20 +121,18 @@ def _merged(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return kept
 
 
-def _two(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def two(dims: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(1, 0)] * (2 - len(dims)) + dims
 
 
-def _layout(x: Any, dim: tuple) -> tuple[Any, list, list]:
+def layout_of(x: Any, dim: tuple) -> tuple[Any, list, list]:
     """The array, a copy if need be, whose kept and reduced dimensions are two each: their sizes and strides in elements."""
     while True:
         size = x.itemsize
-        kept = _merged(
-            [(n, s // size) for d, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if d not in dim]
-        )
-        taken = _merged([(x.shape[d], x.strides[d] // size) for d in sorted(dim)])
+        kept = merged([(n, s // size) for d, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if d not in dim])
+        taken = merged([(x.shape[d], x.strides[d] // size) for d in sorted(dim)])
         if len(kept) <= 2 and len(taken) <= 2:
-            return x, _two(kept), _two(taken)
+            return x, two(kept), two(taken)
         rest = [d for d in range(x.ndim) if d not in dim]
         x = cupy().ascontiguousarray(x.transpose((*rest, *sorted(dim))))
         dim = tuple(range(len(rest), x.ndim))
@@ -120,10 +142,11 @@ def reduced(operation: str, x: Any, dim: tuple, keepdim: bool, divisor: float = 
     """The reduction of x, real floats with at least one element, over the dimensions `dim`; a sum is divided by `divisor`."""
     dim = tuple([d % x.ndim for d in dim])
     shape = [1 if d in dim else n for d, n in enumerate(x.shape) if keepdim or d not in dim]
-    near, kept, taken = _layout(x, dim)
+    near, kept, taken = layout_of(x, dim)
     results, n = kept[0][0] * kept[1][0], taken[0][0] * taken[1][0]
     columns = kept[1][0] > 1 and (abs(kept[1][1]) < abs(taken[1][1]) or n == 1)
-    added, dtype = ADDED[x.dtype.name], x.dtype.name
+    dtype = x.dtype.name
+    added = "double" if operation in NORMS else ADDED[dtype]
     block, each_block = block_of(columns, results, n)
     parts = parts_of(-(-results // each_block), n)
     where = (results, kept[1][0], kept[0][1], kept[1][1], taken[1][0], taken[0][1], taken[1][1], n)
@@ -134,11 +157,25 @@ def reduced(operation: str, x: Any, dim: tuple, keepdim: bool, divisor: float = 
     if parts == 1:
         launch(_text(operation, dtype, dtype, added), name, (blocks,), block, *where, n, float(divisor), near, out)
         return out
-    partial = PARTIAL[dtype]
-    some = cupy().empty((parts, results), partial)
-    launch(_text(operation, dtype, partial, added), name, (blocks, parts), block, *where, each, 1.0, near, some)
+    is_norm = operation in NORMS
+    partial = "parts" if is_norm else PARTIAL[dtype]
+    some = cupy().empty((parts, results), "float64" if is_norm else partial)
+    first = float(divisor) if is_norm else 1.0
+    launch(_text(operation, dtype, partial, added), name, (blocks, parts), block, *where, each, first, near, some)
     _combine(_text(operation, partial, dtype, added), some, 1, float(divisor), out)
     return out
+
+
+@or_twin(cpu.vector_norm)
+def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
+    """(sum |x|^ord)^(1/ord) over the dimensions `dim`; 0 counts the non-zeros, inf and -inf take the extreme |x|."""
+    if not is_float(x) or not dim:
+        return NotImplemented
+    special = {0: "count_of_others", 1: "norm_of_sizes", math.inf: "largest_size", -math.inf: "smallest_size"}
+    name = special.get(ord) or ("norm_of_squares" if ord == 2 else "norm_of_powers")
+    if ord not in special and (x.dtype.itemsize == 8 or not abs(ord) <= MOST_POWER):
+        return NotImplemented  # (squares may leave the range: the formula looks at them)
+    return reduced(name, x, dim, keepdim, ord)
 
 
 def _combine(text: str, some: Any, count: int, divisor: float, out: Any) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 
 from ferro.cuda.printer import COMPUTED, HEAD, STORED
 
-__all__ = ["ADDED", "COMPUTED_NAME", "FLOATS", "PARTIAL", "both_ways", "text_of"]
+__all__ = ["ADDED", "COMPUTED_NAME", "FLOATS", "MMA", "PARTIAL", "both_ways", "text_of"]
 
 FLOATS = tuple(STORED)
 # What numbers are added in: a sum of many loses no digit of the dtype.
@@ -60,6 +60,24 @@ template <bool columns> struct Team {
   }
 };
 """
+
+# d (16 x 8) += a (16 x 16) b (16 x 8), of 16-bit floats with sums in float, by a warp (PTX ISA, mma.m16n8k16). Lane l has of a the rows l / 4
+# and l / 4 + 8, of b the column l / 4, of both the numbers l % 4 * 2 and the next and these + 8, of d the columns l % 4 * 2 and the next.
+_MMA = """
+__device__ inline void mma(float* d, const unsigned* a, const unsigned* b) {
+#ifdef EMULATED
+  emulated_mma<KIND>(d, a, b);
+#else
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.NAME.NAME.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+"""
+MMA = {
+    dtype: _MMA.replace("KIND", STORED[dtype]).replace("NAME", name)
+    for dtype, name in {"float16": "f16", "bfloat16": "bf16"}.items()
+}
 
 
 @cache

@@ -19,6 +19,7 @@ Example::
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ from ferro.ops.uninitialised import empty
 
 from .. import collectives
 from ..group import get_rank, get_world_size
+from ..premultiplied import PremulSum
 from ..process_group import ReduceOp
 
 if TYPE_CHECKING:
@@ -148,27 +150,27 @@ class _Scatter(Function):
 class _Reduce(Function):
     @staticmethod
     def forward(ctx: Any, dst: int, op: ReduceOp, group: Any, tensor: Tensor) -> Tensor:
-        ctx.dst, ctx.group = dst, group
+        ctx.dst, ctx.op, ctx.group = dst, op, group
         result = tensor.clone()
         collectives.reduce(result, dst, op=op, group=group)
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return None, None, None, _Broadcast.apply(ctx.dst, ctx.group, grad)
+        return None, None, None, _divided(ctx.op, ctx.group, _Broadcast.apply(ctx.dst, ctx.group, grad))
 
 
 class _ReduceScatter(Function):
     @staticmethod
     def forward(ctx: Any, op: ReduceOp, group: Any, output: Tensor, *tensors: Tensor) -> Tensor:
-        ctx.group = group
+        ctx.op, ctx.group = op, group
         collectives.reduce_scatter(output, list(tensors), op=op, group=group)
         ctx.mark_dirty(output)
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return None, None, None, *_AllGather.apply(ctx.group, grad)
+        return None, None, None, *_AllGather.apply(ctx.group, _divided(ctx.op, ctx.group, grad))
 
 
 class _AllGather(Function):
@@ -189,13 +191,13 @@ class _AllGather(Function):
 class _AllToAll(Function):
     @staticmethod
     def forward(ctx: Any, group: Any, outputs: list[Tensor], *tensors: Tensor) -> Any:
-        ctx.group, ctx.like = group, [(t.shape, t.dtype) for t in tensors]
+        ctx.group, ctx.like = group, [(t.shape, t.dtype, t.device) for t in tensors]
         collectives.all_to_all(outputs, list(tensors), group=group)
         return tuple(outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:
-        back = [empty(shape, dtype=dtype) for shape, dtype in ctx.like]
+        back = [empty(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.like]
         return None, None, *_AllToAll.apply(ctx.group, back, *grads)
 
 
@@ -219,8 +221,37 @@ class _AllReduce(Function):
         ctx.op, ctx.group = op, group
         result = tensor.clone()
         collectives.all_reduce(result, op=op, group=group)
+        if op in _BY_VALUE:
+            ctx.save_for_backward(tensor, result)
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:
-        return None, None, _AllReduce.apply(ctx.op, ctx.group, grad)
+        if ctx.op in (ReduceOp.SUM, ReduceOp.AVG):
+            return None, None, _AllReduce.apply(ctx.op, ctx.group, grad)
+        if isinstance(ctx.op, PremulSum):
+            return None, None, _AllReduce.apply(ReduceOp.SUM, ctx.group, grad) * ctx.op.factor
+        if ctx.op not in _BY_VALUE:
+            raise RuntimeError(f"all_reduce: {ctx.op} has no gradient")
+        tensor, result = ctx.saved_tensors
+        whole = _AllReduce.apply(ReduceOp.SUM, ctx.group, grad)
+        if ctx.op is ReduceOp.PRODUCT:
+            others = _AllGather.apply(ctx.group, tensor)
+            mine = get_rank(ctx.group)
+            return None, None, math.prod([x for r, x in enumerate(others) if r != mine], start=whole)
+        chosen = (tensor == result).to(grad.dtype)  # (ranks that have the same extremum share its gradient)
+        return None, None, whole * chosen / _AllReduce.apply(ReduceOp.SUM, ctx.group, chosen)
+
+
+_BY_VALUE = (ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT)
+
+
+def _divided(op: ReduceOp, group: Any, grad: Tensor) -> Tensor:
+    """The gradient of each tensor of a sum, or of a mean; RuntimeError for what has none here."""
+    if op is ReduceOp.SUM:
+        return grad
+    if op is ReduceOp.AVG:
+        return grad / get_world_size(group)
+    if isinstance(op, PremulSum):
+        return grad * op.factor
+    raise RuntimeError(f"{op} has a gradient in all_reduce only")

@@ -114,7 +114,7 @@ def _loop(recorder: Any, name: str, condition: Callable | None, body: Callable, 
 
 
 def _near(t: Any) -> Any:
-    return t._data.near if type(t._data) is Traced else t._data
+    return t._data.near if isinstance(t._data, Traced) else t._data
 
 
 def _require_carried(name: str, values: list[Value], frame: Frame) -> None:
@@ -136,7 +136,7 @@ def _branch(recorder: Any, name: str, fn: Callable, operands: Any, roots: dict, 
         if taken:
             raise
         given = [t._data for t in trees.flatten(operands)[0] if isinstance(t, TensorBase)]
-        arrays = list({id(a): a for a in (*frame.arrays.values(), *given) if type(a) is Traced}.values())
+        arrays = list({id(a): a for a in (*frame.arrays.values(), *given) if isinstance(a, Traced)}.values())
         return _with_stand_ins(name, Frame(recorder, roots), lambda: fn(operands), arrays, error)
 
 

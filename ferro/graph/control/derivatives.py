@@ -147,7 +147,7 @@ def recorded(on_tape: Callable, g: tuple, needs: Sequence[bool], xs: Sequence, *
 
     Of an operand that is an argument several times, the first gets all.
     """
-    some = next((x._data for x in xs if type(x._data) is Traced), None)
+    some = next((x._data for x in xs if isinstance(x._data, Traced)), None)
     if some is not None:
         some.recorder.refuse("a derivative goes through the derivative of a branch or a loop")
     first: dict[int, Any] = {}

@@ -8,7 +8,7 @@ from typing import Any
 from ferro.core import trees
 from ferro.core.base import LEAF, TensorBase, wrap
 from ferro.core.history import history
-from ferro.graph.array import Traced
+from ferro.graph.array import Traced, traced
 from ferro.graph.copies import node_copy, value_copy
 from ferro.graph.errors import CaptureError
 from ferro.graph.functions import effects
@@ -55,7 +55,7 @@ class Frame:
     def read(self, xs: Sequence) -> None:
         """Notes the tensors of an operation that have a history."""
         for x in xs:
-            if x is not None and type(x._data) is Traced and history(x) is not None:
+            if x is not None and isinstance(x._data, Traced) and history(x) is not None:
                 self.recorder.converted(x._data)
                 self.tensors.setdefault(x._data.value, x)
 
@@ -173,7 +173,7 @@ def tensor_of(frames: Sequence[Frame], value: Value) -> Any:
         if value in frame.tensors:
             return frame.tensors[value]
     found = next((frame.arrays[value] for frame in frames if value in frame.arrays), None)
-    return wrap(Traced(value.array, frames[0].recorder, value) if found is None else found)  # (a constant)
+    return wrap(traced(value.array, frames[0].recorder, value) if found is None else found)  # (a constant)
 
 
 class Placeholders:
@@ -184,7 +184,7 @@ class Placeholders:
         for near, has in zip(given, graded, strict=True):
             value = Value(INPUT, near.shape, near.dtype)
             value.strides = strides_of(near)
-            array = Traced(near, recorder, value)
+            array = traced(near, recorder, value)
             tensor = wrap(array, LEAF if has else None)
             recorder.external[id(array)] = tensor
             self.tensors.append(tensor)

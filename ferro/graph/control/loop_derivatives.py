@@ -107,7 +107,7 @@ def loop_vjp(
     varying = count + slices
     xs, needs = operands_of(xs, varying), operands_of(needs, varying)
     gs, saved = results(g, out, body)
-    known = g.begun if isinstance(g, Cotangents) else saved[0].recorder.gathered if type(saved[0]) is Traced else {}
+    known = g.begun if isinstance(g, Cotangents) else saved[0].recorder.gathered if isinstance(saved[0], Traced) else {}
     begun = operands_of([known.get(i) for i in range(len(xs))], varying)
     present = tuple([x is not None for x in gs])
     there = frozenset([i for i, b in enumerate(begun) if b is not None and i >= varying])

@@ -11,6 +11,7 @@ from ferro.graph.executor import arrays_in
 from ferro.graph.formulas import stand_in
 from ferro.graph.functions import PURE, effects, resolved
 from ferro.graph.ir import COMPUTED, Node, Value, replaced, strides_of
+from ferro.graph.there import device_of
 
 MOST = 1 << 20  # elements of the operands of a node that is run to see the types of its results
 
@@ -80,7 +81,12 @@ def _check_order(program: Any, name: str) -> None:
 
 def _other_types(node: Node) -> list[tuple]:
     """The types that a function gives of operands like those of a node, if the node says others; [] where it refuses such numbers."""
-    if node.graphs or effects(node.function) != PURE or sum(int(np.prod(v.shape)) for v in node.operands) > MOST:
+    if (
+        device_of(node)
+        or node.graphs
+        or effects(node.function) != PURE
+        or sum(int(np.prod(v.shape)) for v in node.operands) > MOST
+    ):
         return []
     args, kwargs = replaced((node.args, node.kwargs), stand_in)
     try:

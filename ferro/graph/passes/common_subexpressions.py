@@ -74,7 +74,7 @@ def _constants(program: Any) -> int:
     known: dict[tuple, Value] = {}
     for value in program.constants:
         array = value.array
-        if value.written or array is None or array.nbytes > LARGE:
+        if value.written or array is None or array.nbytes > LARGE or value.device:
             continue
         first = known.setdefault(
             (array.shape, value.strides, array.dtype.str, str(array.dtype), array.tobytes()), value

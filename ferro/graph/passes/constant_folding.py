@@ -10,6 +10,7 @@ from ferro.graph.executor import arrays_in
 from ferro.graph.functions import resolved
 from ferro.graph.ir import CONSTANT, Node, Value, copy_of, replaced, strides_of
 from ferro.graph.passes.memory import RESULT, Memory
+from ferro.graph.there import device_of
 
 MOST = 1 << 20  # bytes of a result; a greater one must not be greater than what it is made of
 
@@ -47,7 +48,7 @@ def _folded(program: Any, node: Node, memory: Memory) -> list | None:
     args, kwargs = replaced((node.args, node.kwargs), lambda v: v.array)
     try:
         with np.errstate(all="ignore"):
-            made = [copy_of(a) for a in arrays_in(resolved(node.function)(*args, **kwargs))]
+            made = [copy_of(a) for a in arrays_in(resolved(node.function, device_of(node))(*args, **kwargs))]
     except Exception:  # noqa: BLE001 (whatever it raises, a replay raises it)
         return None
     if [(a.shape, a.dtype, strides_of(a)) for a in made] != [(v.shape, v.dtype, v.strides) for v in node.outputs]:

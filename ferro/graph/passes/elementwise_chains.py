@@ -17,6 +17,7 @@ from ferro.graph.chains import formula_of
 from ferro.graph.functions import ARRAY, CHAINED
 from ferro.graph.ir import Node, Value
 from ferro.graph.passes.memory import Memory
+from ferro.graph.there import device_of
 
 CHAIN = "chain.elementwise"
 MOST = 16  # steps and arrays of one chain
@@ -60,6 +61,8 @@ def _steps(node: Node) -> tuple[tuple, tuple] | None:
         return None
     if node.function == CHAIN:
         return node.args[0], node.args[1:]
+    if device_of(node):  # (a program of the CPU)
+        return None
     arrays = tuple(dict.fromkeys(node.operands))
     if not all(isinstance(a, Value) or type(a) in (int, float) for a in node.args) or not arrays:
         return None

@@ -10,6 +10,7 @@ import numpy as np
 from ferro.graph.copies import node_copy, value_copy
 from ferro.graph.functions import PURE, effects
 from ferro.graph.ir import CONSTANT, FOREIGN, GRAD, Node, Value, replaced, strides_of
+from ferro.graph.there import device_name
 
 
 class Program:
@@ -90,7 +91,7 @@ class Program:
     def constant(self, array: np.ndarray) -> Value:
         """A new constant."""
         value = Value(CONSTANT, array.shape, array.dtype)
-        value.array, value.strides = array, strides_of(array)
+        value.array, value.strides, value.device = array, strides_of(array), device_name(array)
         self._number(value)
         self.constants.append(value)
         return value

@@ -137,7 +137,7 @@ def number(arg: Any) -> Any:
     """The number that an argument is, a literal or a constant of one element; None if it is none."""
     if type(arg) in (int, float):
         return np.asarray(arg)
-    if isinstance(arg, Value) and arg.kind == CONSTANT and not arg.written and arg.array is not None:
+    if isinstance(arg, Value) and arg.kind == CONSTANT and not arg.written and type(arg.array) is np.ndarray:
         return arg.array if arg.array.size == 1 and arg.array.dtype.kind in "fiu" else None
     return None
 

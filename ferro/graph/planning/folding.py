@@ -22,6 +22,7 @@ from ferro.graph.ir import COMPUTED, Node, Value, laid_out, replaced
 from ferro.graph.passes.elementwise_chains import CHAIN
 from ferro.graph.planning.order import Order
 from ferro.graph.planning.recording import Allocation
+from ferro.graph.there import device_of
 from ferro.native.arena import Arena, refusal
 
 _OPERATORS = frozenset(f"array.{name}" for name in (*BINARY, *COMPARED, *UNARY) if name != "matmul")
@@ -54,8 +55,9 @@ def fold(
 
 
 def may_lie_in(graph: Any, result: Allocation, source: Allocation) -> bool:
-    """Whether a trial agrees."""
-    return bool(refusal()) or _same_in_place(graph.nodes[result.node], source.values[0], result.size)
+    """Whether a trial agrees. On a device a function's results have memory of their own."""
+    node = graph.nodes[result.node]
+    return not device_of(node) and (bool(refusal()) or _same_in_place(node, source.values[0], result.size))
 
 
 def candidates_of(graph: Any, allocations: list[Allocation], of_loop: bool = False) -> dict[Allocation, Allocation]:

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core.backend import address, is_writable
 from ferro.core.base import TensorBase
+from ferro.graph.there import shares
 
 
 def targets_of(graph: Any, out: Sequence[Any], given: Sequence) -> dict[int, Any]:
@@ -26,14 +28,21 @@ def targets_of(graph: Any, out: Sequence[Any], given: Sequence) -> dict[int, Any
             raise ValueError(
                 f"run: out[{i}] is {array.dtype}{list(array.shape)}, the output is {value.dtype}{list(value.shape)}"
             )
-        if not array.flags.writeable:
+        if not is_writable(array):
             raise ValueError(f"run: out[{i}] must not be written into")
         for name, other in taken:
-            if np.may_share_memory(array, other) and np.shares_memory(array, other):
+            if overlaps(array, other):
                 raise ValueError(f"run: out[{i}] shares memory with {name}")
         taken.append((f"out[{i}]", array))
         found[i] = array
     return found
+
+
+def overlaps(x: Any, y: Any) -> bool:
+    """Whether two arrays have memory in common; of a device: whether they may."""
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        return np.may_share_memory(x, y) and np.shares_memory(x, y)
+    return shares(x, y)
 
 
 def array_of(x: Any) -> Any:
@@ -44,7 +53,7 @@ def array_of(x: Any) -> Any:
 def written(found: list, targets: dict[int, Any] | None) -> list:
     """The outputs with those of `targets` in their places, copied into them if they do not lie there."""
     for i, target in (targets or {}).items():
-        if found[i].__array_interface__["data"] != target.__array_interface__["data"]:
-            np.copyto(target, found[i])
+        if address(found[i]) != address(target):
+            target[...] = found[i]
         found[i] = target
     return found

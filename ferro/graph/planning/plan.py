@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from ferro.core.backend import address
 from ferro.core.base import TensorBase, wrap
 from ferro.graph import interpreter
 from ferro.graph.planning.bodies import Options, inners_of
@@ -32,6 +31,7 @@ from ferro.graph.planning.threads import Run, Tasks
 from ferro.graph.planning.verify import verify
 from ferro.graph.planning.watching import Clock, Poison
 from ferro.graph.seats import SEATS
+from ferro.graph.there import as_array
 from ferro.native.arena import OUTSIDE, Arena, refusal
 from ferro.native.threads import get_num_threads
 
@@ -46,6 +46,7 @@ class Plan:
     - `lower_bound` (int): the most bytes in it that live at once: no arena is smaller
     - `allocations`: what a run allocates, in the order in which it does
     - `runs`, `recordings`: how many runs there were, and how many of them were recorded
+    - `replays`: how many runs were one launch of a CUDA graph
     - `outside`, `copied`: bytes that the last run allocated outside of the arena, and that its loops copied
     """
 
@@ -54,23 +55,28 @@ class Plan:
         self.tasks: Any = Tasks(graph) if order == "any" else None
         self.priority: Callable[[int], Any] = int  # of several nodes that may run, the one of the least goes first
         self.allocations: list[Allocation] = []
-        self.arena_bytes = self.lower_bound = self.runs = self.recordings = 0
+        self.arena_bytes = self.lower_bound = self.runs = self.recordings = self.replays = 0
         self.outside = self.missed = self.copied = 0
         self.addresses: dict[Any, int] = {}  # of inputs and bound values, in the last run
         self._arenas: list[Arena] = []
         self._table: Table | None = None
         self._stale = not ahead  # whether the next run is recorded
-        self.inners = {} if refusal() else inners_of(graph, options)
+        refused = self._by_values(graph)
+        self.inners = {} if refused else inners_of(graph, options)
         self._kept = kept_in(graph, self.inners)
         self._seeks = bool(self.inners)  # whether each node begins with entries of its own
-        self._released, self._refusal = False, refusal()
+        self._released, self._refusal = False, refused
         self._room = EVENTS
         self._lock = threading.Lock()
-        if ahead and refusal():
+        if ahead and refused:
             self._settle(by_values(graph), [(2 * i, 2 * i + 2) for i in range(len(graph.nodes))])
         elif ahead:
             recorder = dry_run(graph)
             self._settle(recorder.allocations(), recorder.windows())
+
+    def _by_values(self, graph: Any) -> str:
+        """Why the plan is made of what the graph says alone; empty if a run is recorded for it."""
+        return refusal()
 
     @property
     def start(self) -> int | None:
@@ -159,9 +165,9 @@ class Plan:
         """
         if self._released:
             raise RuntimeError("run: the plan was released; make another one with graph.plan()")
-        given = interpreter.checked(self.graph, [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs])
+        given = interpreter.checked(self.graph, [x if isinstance(x, TensorBase) else as_array(x) for x in inputs])
         own = (*dict.fromkeys(self.graph.inputs), *self.graph.bound)
-        self.addresses = {v: array_of(x).ctypes.data for v, x in zip(own, given, strict=True)}
+        self.addresses = {v: address(array_of(x)) for v, x in zip(own, given, strict=True)}
         targets = None if out is None else targets_of(self.graph, out, given)
         found = [wrap(a) for a in self.execute(given, targets, Poison if poison else None)]
         return found if out is None else [t if o is None else o for t, o in zip(found, out, strict=True)]
@@ -283,7 +289,7 @@ class Plan:
     def trace(self, path: Any, *inputs: Any) -> None:
         """Runs the graph once, for these inputs, and writes when each node ran on which thread: a Chrome trace (chrome://tracing, Perfetto)."""
         clock = Clock(self)
-        given = interpreter.checked(self.graph, [x if isinstance(x, TensorBase) else np.asarray(x) for x in inputs])
+        given = interpreter.checked(self.graph, [x if isinstance(x, TensorBase) else as_array(x) for x in inputs])
         self.execute(given, watch=clock.begin)
         clock.write(path)
 

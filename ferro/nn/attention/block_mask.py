@@ -54,13 +54,15 @@ def _callable(mask_mods: tuple[Any, ...]) -> None:
         raise RuntimeError(f"All inputs should be callable mask_mods: {mask_mods}")
 
 
-def everywhere(function: Callable[..., Tensor], first: tuple[Any, ...], sizes: tuple[int, ...]) -> Tensor:
+def everywhere(
+    function: Callable[..., Tensor], first: tuple[Any, ...], sizes: tuple[int, ...], device: Any = None
+) -> Tensor:
     """`function(*first's elements, batch, head, row, column)` at every place of a tensor of these sizes.
 
     The function sees numbers (tensors without dimensions), so that its conditions and its indexing are those of one place.
     """
     leading = (0,) * len(first)
-    indices = [arange(n, dtype=int32) for n in sizes]
+    indices = [arange(n, dtype=int32, device=device) for n in sizes]
     for own in range(3, -1, -1):
         function = vmap(function, in_dims=leading + tuple(0 if i == own else None for i in range(4)), out_dims=0)
     return function(*first, *indices)
@@ -83,8 +85,8 @@ def create_mask(
     if count not in (4, 5):
         raise AssertionError(f"Expected 4 or 5 positional args, got {count}")
     if count == 5:
-        return everywhere(mod_fn, (zeros(sizes),), sizes) != -math.inf
-    return everywhere(mod_fn, (), sizes).expand(sizes)
+        return everywhere(mod_fn, (zeros(sizes, device=device),), sizes, device) != -math.inf
+    return everywhere(mod_fn, (), sizes, device).expand(sizes)
 
 
 def positional(function: Callable[..., Any]) -> int:
@@ -272,5 +274,5 @@ def _ordered(dense: Tensor) -> tuple[Tensor, Tensor]:
 
 def _dense(counts: Tensor, columns: Tensor) -> Tensor:
     """1 at the blocks that `_ordered` has named."""
-    counted = arange(columns.shape[-1]) < counts.unsqueeze(-1)
-    return zeros(columns.shape, dtype=int32).scatter(-1, columns.long(), counted.to(int32))
+    counted = arange(columns.shape[-1], device=counts.device) < counts.unsqueeze(-1)
+    return zeros(columns.shape, dtype=int32, device=counts.device).scatter(-1, columns.long(), counted.to(int32))

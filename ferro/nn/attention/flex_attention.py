@@ -83,9 +83,9 @@ def flex_attention(
     scores = (query @ key.mT).to(float64 if query.dtype is float64 else float32) * scale
     sizes = tuple(scores.shape)
     if score_mod is not None:
-        scores = everywhere(score_mod, (scores,), sizes).to(scores.dtype)
+        scores = everywhere(score_mod, (scores,), sizes, scores.device).to(scores.dtype)
     if block_mask is not None:
-        allowed = everywhere(block_mask.mask_mod, (), sizes)
+        allowed = everywhere(block_mask.mask_mod, (), sizes, scores.device)
         scores = scores.masked_fill(~allowed, -math.inf)
     empty = (scores == -math.inf).all(-1, keepdim=True)
     weights = scores.masked_fill(empty, 0).softmax(-1).masked_fill(empty, 0)

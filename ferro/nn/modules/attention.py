@@ -213,7 +213,7 @@ class MultiheadAttention(Module):
         if self.bias_k is not None:
             extra.append((self.bias_k, self.bias_v))
         if self.add_zero_attn:
-            zero = zeros(1, 1, self.embed_dim, dtype=k.dtype)
+            zero = zeros(1, 1, self.embed_dim, dtype=k.dtype, device=k.device)
             extra.append((zero, zero))
         for key_row, value_row in extra:
             k = cat([k, key_row.expand(k.shape[0], 1, -1)], dim=1)
@@ -254,4 +254,4 @@ def _additive(mask: Tensor, name: str, dtype: Any) -> Tensor:
         return mask
     if mask.dtype != dtypes.bool_:
         raise AssertionError(f"only bool and floating types of {name} are supported, got {mask.dtype}")
-    return zeros(mask.shape, dtype=dtype).masked_fill(mask, float("-inf"))
+    return zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, float("-inf"))

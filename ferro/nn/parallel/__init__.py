@@ -14,7 +14,7 @@ else:
 
     def __getattr__(name):  # process groups are imported when they are asked for
         if name == "DistributedDataParallel":
-            from .distributed import DistributedDataParallel
+            from .compiled import DistributedDataParallel
 
             return DistributedDataParallel
         return absent.missing("ferro.nn.parallel", name)

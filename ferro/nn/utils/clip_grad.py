@@ -21,6 +21,15 @@ def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
     return [param.grad for param in _listed(parameters) if param.grad is not None]
 
 
+def _in_parts(parameters: list[Tensor]) -> list[Tensor]:
+    """The gradients; those of DTensors as such."""
+    if not any(hasattr(param, "_spec") for param in parameters):
+        return _gradients(parameters)
+    from ferro.distributed.tensor.dtensor import like  # (its package is imported)
+
+    return [like(p.grad, p) if hasattr(p, "_spec") else p.grad for p in parameters if p.grad is not None]
+
+
 def get_total_norm(
     tensors: Tensor | Iterable[Tensor],
     norm_type: float = 2.0,
@@ -29,7 +38,7 @@ def get_total_norm(
 ) -> Tensor:
     """The p-norm of tensors taken as one long vector.
 
-    - `tensors` (Tensor or several): any shapes
+    - `tensors` (Tensor or several): any shapes; with DTensors the norm is that of the wholes, and all ranks must ask for it
     - `norm_type` (float, default 2.0): p; inf is the largest element
     - `error_if_nonfinite` (bool, default False): True raises RuntimeError for an infinite norm or nan
     - `foreach` (bool, default None): changes nothing
@@ -46,10 +55,20 @@ def get_total_norm(
     norm_type = float(norm_type)
     if not tensors:
         return zeros(())
+    if any(hasattr(tensor, "_spec") for tensor in tensors):
+        from ferro.distributed.tensor.norms import norm_of_parts  # (DTensors: their package is imported)
+
+        total = norm_of_parts(tensors, norm_type)
+        return _finite(total, norm_type) if error_if_nonfinite else total
     with no_grad():
         norms = stack([tensor.detach().norm(norm_type) for tensor in tensors])
         total = norms.max() if norm_type == math.inf else norms.norm(norm_type)
-    if error_if_nonfinite and not math.isfinite(total.item()):
+    return _finite(total, norm_type) if error_if_nonfinite else total
+
+
+def _finite(total: Tensor, norm_type: float) -> Tensor:
+    """The norm; RuntimeError if it is infinite or nan."""
+    if not math.isfinite(total.item()):
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
             "clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
@@ -115,7 +134,7 @@ def clip_grad_norm_(
     parameters = _listed(parameters)
     if generator and not parameters:
         warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2)
-    total = get_total_norm(_gradients(parameters), norm_type, error_if_nonfinite, foreach)
+    total = get_total_norm(_in_parts(parameters), norm_type, error_if_nonfinite, foreach)
     clip_grads_with_norm_(parameters, max_norm, total, foreach)
     return total
 

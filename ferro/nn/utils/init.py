@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from ferro.core.random import get_rng_state, set_rng_state
+from ferro.core.random import all_states, restore
 
 from ..modules.module import Module
 
@@ -23,8 +23,8 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(f"Expected a Module; got {module_cls}")
     if "device" not in inspect.signature(module_cls).parameters:
         raise RuntimeError("Module must support a 'device' arg to skip initialization")
-    before = get_rng_state()
+    before = all_states()
     try:
         return module_cls(*args, **kwargs).to_empty(device=kwargs.get("device", "cpu"))
     finally:
-        set_rng_state(before)
+        restore(before)

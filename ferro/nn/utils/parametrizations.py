@@ -36,7 +36,7 @@ _MAPS = ("matrix_exp", "cayley", "householder")
 
 def _is_orthogonal(q: Tensor) -> bool:
     n, k = q.shape[-2:]
-    return bool(allclose(q.mH @ q, eye(k, dtype=q.dtype), atol=10.0 * n * finfo(q.dtype).eps))
+    return bool(allclose(q.mH @ q, eye(k, dtype=q.dtype, device=q.device), atol=10.0 * n * finfo(q.dtype).eps))
 
 
 def _make_orthogonal(a: Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class _Orthogonal(Module):
         if self.orthogonal_map == "matrix_exp":
             q = matrix_exp(a)
         else:
-            one = eye(n, dtype=a.dtype)
+            one = eye(n, dtype=a.dtype, device=a.device)
             q = solve(one - 0.5 * a, one + 0.5 * a)
         return q[..., :k] if n != k else q
 
@@ -113,7 +113,7 @@ class _Orthogonal(Module):
         if n == k:
             self.base = q.clone() if _is_orthogonal(q) else _make_orthogonal(q)
         else:
-            rest = randn(*q.shape[:-2], n, n - k, dtype=q.dtype)
+            rest = randn(*q.shape[:-2], n, n - k, dtype=q.dtype, device=q.device)
             self.base = _make_orthogonal(cat([q, rest], dim=-1))
         start = zeros_like(given)
         start.diagonal(dim1=-2, dim2=-1).fill_(

@@ -288,7 +288,7 @@ class RandomStructured(_Structured):
     """Prunes channels along `dim` at random."""
 
     def _kept(self, t: Tensor, channels: int, number: int) -> Tensor:
-        draws = rand(channels)
+        draws = rand(channels, device=t.device)
         return draws > kthvalue(draws, k=number).values
 
 

@@ -156,15 +156,16 @@ def pack_padded_sequence(
         >>> packed.data, packed.batch_sizes
         (tensor([1, 4, 2, 3]), tensor([2, 1, 1]))
     """
-    lengths = as_tensor(lengths, dtype=dtypes.int64)
+    lengths = as_tensor(lengths, dtype=dtypes.int64, device="cpu")
     order = None
     if not enforce_sorted:
         lengths, order = sort(lengths, descending=True)
+        order = order.to(input.device)
         input = input.index_select(0 if batch_first else 1, order)
     if batch_first:
         input = input.transpose(0, 1)
     longest = _check_lengths(input, lengths)
-    present = arange(longest).unsqueeze(1) < lengths  # (L, N)
+    present = arange(longest, device="cpu").unsqueeze(1) < lengths  # (L, N)
     return PackedSequence(input[:longest][present], present.sum(1), order, None)
 
 
@@ -226,14 +227,14 @@ def pad_packed_sequence(
     data = sequence.data
     sizes = fixed(sequence.batch_sizes._data)
     batch = sizes[0]
-    present = arange(batch) < as_tensor(sizes).unsqueeze(1)  # (longest, N)
+    present = arange(batch, device="cpu") < as_tensor(sizes, device="cpu").unsqueeze(1)  # (longest, N)
     lengths = present.sum(0)
     padded = data.new_full((steps, batch, *data.shape[1:]), padding_value)
     at = present.nonzero()
     padded = padded.index_put((at[:, 0], at[:, 1]), data)
     if sequence.unsorted_indices is not None:
         padded = padded.index_select(1, sequence.unsorted_indices)
-        lengths = lengths[sequence.unsorted_indices]
+        lengths = lengths[sequence.unsorted_indices.to(lengths.device)]
     return padded.transpose(0, 1) if batch_first else padded, lengths
 
 

@@ -99,7 +99,11 @@ def _collated_arrays(batch: Sequence[Any], where: str) -> Tensor:
 
 def _numbers(batch: Sequence[Any], first: Any) -> Tensor:
     """Python floats become float64, as in PyTorch; the other numbers what a tensor of them is."""
-    return tensor(list(batch), dtype=dtypes.float64) if isinstance(first, float) else tensor(list(batch))
+    return (
+        tensor(list(batch), dtype=dtypes.float64, device="cpu")
+        if isinstance(first, float)
+        else tensor(list(batch), device="cpu")
+    )
 
 
 def _collated_mapping(batch: Sequence[Any], where: str, functions: CollateFunctions) -> Any:
@@ -191,4 +195,4 @@ def _is_numeric(data: Any) -> bool:
 
 def _array(data: Any) -> Tensor:
     """A tensor that shares the memory of an array; a NumPy number becomes a tensor without dimensions."""
-    return as_tensor(np.asarray(data))
+    return as_tensor(np.asarray(data), device="cpu")

@@ -17,6 +17,7 @@ from .fetch import ExhaustedError, IterableFetcher, MapFetcher
 
 # What decides the order of the samples cannot be changed afterwards: the samplers are made from it.
 from .loader_checks import check_context, check_stream, check_workers, warn_of_many
+from .place import Place, state_of
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, new_seed
 from .workers import End, Failure, WorkerPool
 
@@ -84,6 +85,9 @@ class DataLoader(Generic[T_co]):
         >>> [batch.tolist() for batch in DataLoader(range(5), batch_size=2)]
         [[0, 1], [2, 3], [4]]
     """
+
+    _place: Place | None = None  # of the last iteration
+    _resumed: dict[str, Any] | None = None  # where the next one begins
 
     def __init__(
         self,
@@ -157,14 +161,39 @@ class DataLoader(Generic[T_co]):
         super().__setattr__(name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept_pool": None}  # workers are neither copied nor pickled
+        return {**self.__dict__, "_kept_pool": None, "_place": None}  # workers are neither copied nor pickled
 
     def __iter__(self) -> Iterator[Any]:
         return self._get_iterator()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Where the iteration stands that was begun last, for `load_state_dict`; PyTorch's loader has no such thing.
+
+        What workers have drawn by chance while they made samples is not in it.
+
+        Example::
+
+            >>> from ferro.utils.data import DataLoader
+            >>> loader, again = (DataLoader(range(6), batch_size=2) for _ in range(2))
+            >>> first = next(iter(loader))
+            >>> again.load_state_dict(loader.state_dict())
+            >>> [batch.tolist() for batch in again]
+            [[2, 3], [4, 5]]
+        """
+        return state_of(self, self._place)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Lets the next iteration go on where that of a `state_dict` stood, in the same order of a loader of the same options."""
+        self._resumed = state_dict if state_dict["given"] >= 0 else None
+        if state_dict["begin"] >= 0:
+            self.sampler.load_state_dict(state_dict)
+
     def _get_iterator(self) -> _BaseDataLoaderIter:
         """A new iterator; loaders of other libraries put one of their own around it."""
-        return _SingleProcessDataLoaderIter(self) if self.num_workers == 0 else _MultiProcessingDataLoaderIter(self)
+        kind = _SingleProcessDataLoaderIter if self.num_workers == 0 else _MultiProcessingDataLoaderIter
+        made = kind(self)
+        made._place.skip_stream(made)
+        return made
 
     def __len__(self) -> int:
         """The number of batches; of a stream, as far as the dataset knows its length."""
@@ -216,8 +245,11 @@ class _BaseDataLoaderIter:
 
     def __init__(self, loader: DataLoader) -> None:
         # From the loader's generator: the same numbers are left in it for any number of workers.
+        self._place = loader._place = Place(loader, loader._resumed)
+        loader._resumed = None
         self._seed = new_seed(loader.generator)
         self._indices = iter(loader._indices())
+        self._place.skip(self._indices)
         self._loader = loader
         self._given = 0  # batches, or without batching samples
         self._length = loader._told_length
@@ -232,7 +264,12 @@ class _BaseDataLoaderIter:
         return self
 
     def __next__(self) -> Any:
-        batch = self._next()
+        try:
+            batch = self._next()
+        except StopIteration:
+            self._place.ended = True
+            raise
+        self._place.given += 1
         if self._pins:
             batch = pin_memory(batch)
         self._given += 1

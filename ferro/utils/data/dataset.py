@@ -284,6 +284,6 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Any = None) 
         raise ValueError(
             f"Sum of input lengths does not equal the length of the input dataset! They are {list(lengths)} for length {size}"
         )
-    order = randperm(size, generator=generator).tolist()
+    order = randperm(size, generator=generator, device="cpu").tolist()
     ends = list(accumulate(parts))
     return [Subset(dataset, order[end - part : end]) for end, part in zip(ends, parts, strict=True)]

@@ -57,15 +57,45 @@ class DistributedSampler(Sampler[int]):
         self.total_size = self.num_samples * num_replicas
         self.shuffle = shuffle
         self.seed = seed
+        self._begin = self._begun = (
+            0  # how many indices of the epoch all processes have had: before the next iteration, the last one
+        )
 
     def __iter__(self) -> Iterator[int]:
         size = len(self.dataset)
-        order = randperm(size, generator=seeded(self.seed + self.epoch)).tolist() if self.shuffle else range(size)
-        return iter([order[i % size] for i in range(self.rank, self.total_size, self.num_replicas)])
+        order = (
+            randperm(size, generator=seeded(self.seed + self.epoch), device="cpu").tolist()
+            if self.shuffle
+            else range(size)
+        )
+        begin, self._begun, self._begin = self._begin, self._begin, 0
+        left = max(0, size - begin)
+        count = left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
+        return iter([order[(begin + self.rank + i * self.num_replicas) % size] for i in range(count)])
 
     def __len__(self) -> int:
         return self.num_samples
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch is next: each has an order of its own."""
+        if epoch != self.epoch:
+            self._begin = 0
         self.epoch = epoch
+
+    def state_dict(self, given: int = 0) -> dict[str, int]:
+        """Which epoch it is, and how many of its indices all processes have had, if each has taken so many of the last iteration."""
+        return {"epoch": self.epoch, "begin": self._begun + given * self.num_replicas}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Lets the next iteration go on in that epoch behind those indices; the number of processes may be another one.
+
+        Example::
+
+            >>> from ferro.utils.data import DistributedSampler
+            >>> samplers = [DistributedSampler(range(8), 2, rank, shuffle=False) for rank in (0, 1)]
+            >>> for sampler in samplers:
+            ...     sampler.load_state_dict({"epoch": 0, "begin": 4})
+            >>> [list(sampler) for sampler in samplers], list(samplers[0])
+            ([[4, 6], [5, 7]], [0, 2, 4, 6])
+        """
+        self.epoch, self._begin = state_dict["epoch"], state_dict["begin"]

@@ -95,13 +95,13 @@ class RandomSampler(Sampler[int]):
         left = self.num_samples
         while left > 0:
             if self.replacement:
-                drawn = randint(0, size, (min(left, 32),), dtype=dtypes.int64, generator=generator)
+                drawn = randint(0, size, (min(left, 32),), dtype=dtypes.int64, generator=generator, device="cpu")
             else:
-                drawn = randperm(size, generator=generator)[:left]
+                drawn = randperm(size, generator=generator, device="cpu")[:left]
             yield from drawn.tolist()
             left -= len(drawn)
         if not self.replacement and not self.num_samples % size:
-            randperm(size, generator=generator)  # PyTorch draws one more, of which it takes nothing
+            randperm(size, generator=generator, device="cpu")  # PyTorch draws one more, of which it takes nothing
 
     def __len__(self) -> int:
         return self.num_samples
@@ -128,7 +128,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in randperm(len(self.indices), generator=self.generator).tolist():
+        for i in randperm(len(self.indices), generator=self.generator, device="cpu").tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -161,7 +161,7 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
         if not isinstance(replacement, bool):
             raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
-        self.weights = as_tensor(weights, dtype=dtypes.float64)
+        self.weights = as_tensor(weights, dtype=dtypes.float64, device="cpu")
         if self.weights.dim() != 1:
             raise ValueError(
                 f"weights should be a 1d sequence but given weights have shape {tuple(self.weights.shape)}"
@@ -218,7 +218,7 @@ class BatchSampler(Sampler[list[int]]):
 
 def new_seed(generator: Any = None) -> int:
     """A seed from a generator, the default one unless given."""
-    return int(empty((), dtype=dtypes.int64).random_(generator=generator).item())
+    return int(empty((), dtype=dtypes.int64, device="cpu").random_(generator=generator).item())
 
 
 def seeded(seed: int) -> Any:
