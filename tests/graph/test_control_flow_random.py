@@ -171,7 +171,7 @@ def graphs_of(seed: int) -> list:
     return [graph, graph.optimise(), joint, joint.optimise(differentiable=False)]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", [pytest.param(k, marks=pytest.mark.slow) if k >= 10 else k for k in range(30)])
 def test_random_programs_by_plan(seed: int) -> None:
     for graph in graphs_of(seed):
         given = [[ferro.randn(*v.shape, dtype=ferro.float64) for v in graph.inputs] for _ in range(4)]

@@ -24,10 +24,10 @@ pytestmark = [pytest.mark.first, pytest.mark.timeout(LIMIT + 30)]
 # Into how many processes a program is cut, and the settings that it runs in where time is short.
 PARTS = {"tampered": 2, "arguments": 2, "failures": 1, "lifetime": 1, "memory": 2, "threads": 1}
 SHORT = {
-    "tampered": ("", "debugging allocators"),
+    "tampered": ("debugging allocators",),
     "arguments": ("",),
     "failures": ("",),
-    "lifetime": ("", "debugging allocators"),
+    "lifetime": ("debugging allocators",),
     "memory": ("",),
     "threads": ("", "debugging allocators", "collecting"),
 }
@@ -90,8 +90,13 @@ def test_a_hostile_program_gets_exceptions_or_right_numbers(
     run(program, "--part", part, *options, folder=tmp_path, **environment)
 
 
+LENGTHY = ("modules loaded again", "one core")
+
+
 @pytest.mark.parametrize("setting", SETTINGS if LONG else [""])
-@pytest.mark.parametrize("case", limits.CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] if case in LENGTHY else []) for case in limits.CASES]
+)
 def test_what_the_machine_refuses_costs_time_alone(case: str, setting: str, tmp_path: Path) -> None:
     environment, options = SETTINGS[setting]
     run("limits", "--only", case, "--limit", "200", *options, folder=tmp_path, **environment)
