@@ -169,7 +169,7 @@ DOTS_NEAR = 1 << 18
 
 # multiplications: of a chunk of such a product, which waits for memory
 # shown by: bench/run.py --rows 'nn: linear (1|8)x' --threads 2
-DOTS_CHUNK = 1 << 18
+DOTS_CHUNK = 1 << 17
 
 # multiplications: of a stack of products, from which on it is
 # shown by: bench/thresholds.py

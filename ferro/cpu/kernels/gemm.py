@@ -6,7 +6,6 @@ import numpy as np
 
 from ferro.cpu.blas_products import gemm as blas_gemm
 from ferro.cpu.by_kernels import kernels
-from ferro.cpu.kernels.common import MOST_CHUNKS
 from ferro.cpu.kernels.tiles import COLUMNS, DOTS, DTYPES, FEW, ROWS
 from ferro.cpu.thresholds import (
     BLAS_VECTOR,
@@ -63,7 +62,7 @@ def _by_dots(a: np.ndarray, w: np.ndarray, start: np.ndarray | None) -> np.ndarr
     out = np.empty((len(a), len(w)), a.dtype)
     groups = -(-len(w) // 4)
     run_rows(
-        "dots", min(out.size * a.shape[1] // DOTS_CHUNK, groups, MOST_CHUNKS), groups, (0, groups, a, w, out), -1, 0
+        "dots", min(out.size * a.shape[1] // DOTS_CHUNK, groups, helpers() + 1), groups, (0, groups, a, w, out), -1, 0
     )
     if start is not None:
         out += start
