@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from heapq import heappop, heappush
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ from ferro.core.step import absent, cotangent, gradients, lie_here, together
 from ferro.cpu.sparse_rows import Rows
 from ferro.cpu.thresholds import HEAVY, HEAVY_IF_ASKED, PROGRAM_LEAST, SHARE_LEAST, VERY_HEAVY
 from ferro.native.threads import get_num_threads
+
+_SEQUENCE = attrgetter("seq")
 
 
 def backward(
@@ -140,7 +143,7 @@ def discover(run: Run, starts: list) -> None:
     deps = run.deps
     stack = [s for s in dict.fromkeys(starts) if isinstance(s, Node)]
     if run.capture is not None:
-        run.needed = _needed(stack, run.capture)
+        run.needed, run.partial = _needed(stack, run.capture)
         for node in run.needed:
             for t in node.edges if isinstance(node, Node) else ():
                 if type(t) is OutputRef:
@@ -162,25 +165,31 @@ def discover(run: Run, starts: list) -> None:
                 push(t)
 
 
-def _needed(stack: list, capture: dict) -> dict:
-    """Everything reachable from which a captured position can be reached (a dict used as an ordered set)."""
+def _needed(stack: list, capture: dict) -> tuple[dict, set]:
+    """Everything reachable from which a captured position can be reached (a dict used as an ordered set).
+
+    And the nodes among it that are captured themselves, or have an edge that leads elsewhere.
+    """
     wanted = {k[0] if type(k) is tuple else k for k in capture}
     reached = dict.fromkeys(stack)
-    todo = list(stack)
-    while todo:
-        for t in todo.pop().edges:
+    nodes = list(stack)
+    for node in nodes:
+        for t in node.edges:
             if type(t) is OutputRef:
                 t = t.node
             if t not in reached:
                 reached[t] = None
                 if isinstance(t, Node):
-                    todo.append(t)
+                    nodes.append(t)
     needed: dict = dict.fromkeys(wanted)
-    nodes = sorted((n for n in reached if isinstance(n, Node)), key=lambda n: n.seq)
-    for node in nodes:
-        if any((t.node if type(t) is OutputRef else t) in needed for t in node.edges):
+    partial = set(wanted)
+    for node in sorted(nodes, key=_SEQUENCE):
+        leads = [(t.node if type(t) is OutputRef else t) in needed for t in node.edges]
+        if True in leads:
             needed[node] = None
-    return {n: None for n in needed if n in reached}
+            if False in leads:
+                partial.add(node)
+    return {n: None for n in needed if n in reached}, partial
 
 
 def execute(run: Run, ready: list) -> None:
@@ -189,14 +198,9 @@ def execute(run: Run, ready: list) -> None:
     may_share = run.threads != 1 and not record and not ALIVE
     many = 2 if run.threads else 2 * get_num_threads()  # who names a number of threads wants them to be used
     release, freed = not run.keep, run.freed
-    general = (
-        record
-        or needed is not None
-        or run.capture is not None
-        or run.anomaly is not None
-        or bool(run.observers)
-        or bool(ALIVE)
-    )
+    watched = run.anomaly is not None or bool(run.observers) or bool(ALIVE)
+    partial = run.partial
+    functional = backend.functional
     node: Any = None
     g: Any = None
     gx: Any
@@ -217,18 +221,22 @@ def execute(run: Run, ready: list) -> None:
             edges = node.edges
             same = plan.same
             meta = node.meta
+            general = watched or node in partial
             if meta is not None and not (general or meta.hooked()):
                 if cotangent(plan.op, g) is not None:  # what no formula reads may have been changed
                     check_guards(node)
                 meta = None
             if general or plan.general or meta is not None or g is None:
-                u = None if general or plan.user or meta is not None else cotangent(plan.op, g)
+                u = None if record or general or plan.user or meta is not None else cotangent(plan.op, g)
                 if type(u) is HOST or (type(u) is tuple and lie_here(u)):
                     gs = together(plan, u, node)
                     u = None  # see Note [Ownership]
                 else:
                     g = prepare(run, node, g)
                     gs = absent(run, node) if g is None else gradients(run, node, g)
+                same = False
+            elif record:
+                gs = [formula(functional, g, node) for formula in plan.recorded]
                 same = False
             else:
                 if type(g) is HOST:

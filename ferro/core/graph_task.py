@@ -40,6 +40,7 @@ class Run:
         "needed",
         "observers",
         "outer",
+        "partial",
         "record",
         "running",
         "scratch",
@@ -67,6 +68,7 @@ class Run:
         self.starts: list = []
         self.freed = Freed(caller(3))
         self.needed: Any = None
+        self.partial: Any = ()  # of these: what not all gradients are wanted of, or a gradient of its own
         self.grads: dict = {}
         mode = _mode.current()
         self.anomaly: Any = _mode.ANOMALY[-1][0]
