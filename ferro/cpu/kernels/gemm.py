@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ferro.cpu.blas_products import gemm as blas_gemm
@@ -37,8 +39,14 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
         work = a.size * b.shape[-1]
         if b.ndim > 2:
             work = max(work, a.shape[-2] * b.size)
-        elif work > BLAS_VECTOR and a.ndim == 2 and _has_few_rows(a, b, work):
-            return _by_dots(a, b.T, start)
+        elif a.ndim == 2:
+            plan = None if start is not None else _plan_of_two(a.shape, a.strides, b.shape, b.strides, a.dtype, b.dtype)
+            if plan is not None and a.flags.aligned and b.flags.aligned and readiness.ready(_KERNELS, a.dtype):
+                out = np.empty((plan[2], plan[4]), a.dtype)
+                _share((out, begin(a), begin(b), out), plan)
+                return out
+            if work > BLAS_VECTOR and _has_few_rows(a, b, work):
+                return _by_dots(a, b.T, start)
         if work >= GEMM_LEAST and _is_suitable(a, b, work):
             return _by_kernel(a, b, start)
     out = blas_gemm(a, b)
@@ -79,6 +87,17 @@ def _is_suitable(a: np.ndarray, b: np.ndarray, work: int) -> bool:
     if not is_large or m < _FEW_ROWS or n < _FEW_COLUMNS or k != depth or b.dtype is not dtype:
         return False
     return dtype in DTYPES and readiness.ready(_KERNELS, dtype)
+
+
+@lru_cache(1 << 10)
+def _plan_of_two(a: tuple, a_steps: tuple, b: tuple, b_steps: tuple, dtype: np.dtype, other: np.dtype) -> tuple | None:
+    """The plan of a product of two matrices that is the kernel's and of neither few rows nor copies; else None."""
+    (m, k), (depth, n), size = a, b, dtype.itemsize
+    if dtype not in DTYPES or other is not dtype or k != depth or m * k * n < GEMM_LEAST:
+        return None
+    if m <= DOTS[size] or n < _FEW_COLUMNS or size not in a_steps or size not in b_steps:
+        return None
+    return _plan(a, a_steps, b, b_steps, (n * size, size), False)
 
 
 def _by_kernel(a: np.ndarray, b: np.ndarray, start: np.ndarray | None) -> np.ndarray:
@@ -125,18 +144,19 @@ def multiply(a: np.ndarray, b: np.ndarray, out: np.ndarray, start: np.ndarray | 
 
 def _multiply_plain(a: np.ndarray, b: np.ndarray, out: np.ndarray, start: np.ndarray | None) -> None:
     """`multiply` for two matrices, or two stacks of one dimension, and a row to start from, in a third of the time before it."""
-    size, has_start = out.itemsize, int(start is not None)
-    a, b = _readable(a, size), _readable(b, size)
-    if out.ndim == 2:
-        count, sc, sa, sb = 1, 0, 0, 0
-        (m, k), n = a.shape, b.shape[1]
-        (ra, ca), (rb, cb), (rc, _) = a.strides, b.strides, out.strides
-    else:
-        (count, m, k), n = a.shape, b.shape[2]
-        (sa, ra, ca), (sb, rb, cb), (sc, rc, _) = a.strides, b.strides, out.strides
+    a, b = _readable(a, out.itemsize), _readable(b, out.itemsize)
+    plan = _plan(a.shape, a.strides, b.shape, b.strides, out.strides, start is not None)
     first = begin(out)
-    plan = (1, count, m, k, n, has_start, 0, 0, 0, 0, sc, sa, sb, 0, rc, ra, rb, 0, size, ca, cb, size)
     _share((first, begin(a), begin(b), first if start is None else start[None]), plan)
+
+
+@lru_cache(1 << 10)
+def _plan(a: tuple, a_steps: tuple, b: tuple, b_steps: tuple, steps: tuple, has_start: bool) -> tuple:
+    """What the kernel is told of two matrices, or stacks of one dimension, by their shapes and strides."""
+    (*stack, m, k), n = a, b[-1]
+    (*sa, ra, ca), (*sb, rb, cb), (*sc, rc, size) = a_steps, b_steps, steps
+    apart = (sc[0], sa[0], sb[0], 0) if stack else (0, 0, 0, 0)
+    return (1, stack[0] if stack else 1, m, k, n, int(has_start), 0, 0, 0, 0, *apart, rc, ra, rb, 0, size, ca, cb, size)
 
 
 def _share(arrays: tuple, plan: tuple) -> None:
