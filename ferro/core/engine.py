@@ -74,11 +74,15 @@ def backward(
     starts = run.starts = [position(r) for r in roots]
     ready: list = []
     lone: list = []
-    if len(starts) == 1 and type(starts[0]) is Node and capture is None:
+    if len(starts) == 1 and type(starts[0]) is Node:
         node = starts[0]
         discover(run, starts)
-        run.deps[node] = 0
-        ready.append((-node.seq, node, seeds[0] if record else seeds[0]._data))
+        if capture is None or node in run.needed:
+            run.deps[node] = 0
+            ready.append((-node.seq, node, seeds[0] if record else seeds[0]._data))
+        else:
+            run.grads[node] = seeds[0] if record else seeds[0]._data
+            lone = [node]
     else:
         lone = _begin(run, starts, seeds, ready)
     del seeds
