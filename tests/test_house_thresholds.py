@@ -37,8 +37,6 @@ EXCEPTIONS = {
     "native/layout.py": {"_NUMPY_ABI"},
     "native/packaged.py": {"_LONGEST"},
     # how the loops of one kernel are blocked
-    "cpu/kernels/conv.py": {"IMAGE_PLACES"},
-    "cpu/kernels/jit_conv_points.py": {"_NEAR"},
     "cpu/kernels/jit_conv_weight.py": {"_PLACES"},
     "cpu/kernels/jit_gemm.py": {"NEAR", "_DEEP", "_PANELS"},
     "cpu/kernels/jit_random.py": {"_CHUNK"},

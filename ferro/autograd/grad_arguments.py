@@ -53,6 +53,13 @@ def _stand(edge: GradientEdge) -> Any:
     return wrap(np.broadcast_to(np.zeros((), dtype), shape), where, _Stand)
 
 
+def _one(like: Any) -> np.ndarray:
+    """A one of that shape and dtype, in a third of the time of np.ones."""
+    found = np.empty(like.shape, like.dtype)
+    found.fill(1)
+    return found
+
+
 def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
     """A cotangent for every root: checked if given, one for a scalar root otherwise."""
     if len(roots) != len(seeds):
@@ -76,9 +83,7 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
                 raise RuntimeError(
                     f"{who}: grad can be implicitly created only for real scalar outputs but got {data.dtype}"
                 )
-            one = np.empty(data.shape, data.dtype)
-            one.fill(1)  # (a third of the time of np.ones)
-            seed = wrap(backend.beside(data, one))
+            seed = wrap(backend.beside(data, _one(data)))
         elif not isinstance(seed, TensorBase):
             raise TypeError(
                 f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}"

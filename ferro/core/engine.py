@@ -73,18 +73,7 @@ def backward(
         begin_levels(run, roots, seeds)
     starts = run.starts = [position(r) for r in roots]
     ready: list = []
-    lone: list = []
-    if len(starts) == 1 and type(starts[0]) is Node:
-        node = starts[0]
-        discover(run, starts)
-        if capture is None or node in run.needed:
-            run.deps[node] = 0
-            ready.append((-node.seq, node, seeds[0] if record else seeds[0]._data))
-        else:
-            run.grads[node] = seeds[0] if record else seeds[0]._data
-            lone = [node]
-    else:
-        lone = _begin(run, starts, seeds, ready)
+    lone = _begin(run, starts, seeds, ready)
     del seeds
     mode = _mode.MODE.get()
     if mode is None or mode.silent:
@@ -120,6 +109,15 @@ def backward(
 
 def _begin(run: Run, starts: list, seeds: list, ready: list) -> list:
     """Adds up the seeds of roots, and queues those that nothing leads to; returns the roots that are not to be run."""
+    if len(starts) == 1 and type(starts[0]) is Node:  # the common case, without more ado
+        node, g = starts[0], seeds[0] if run.record else seeds[0]._data
+        discover(run, starts)
+        if run.needed is None or node in run.needed:
+            run.deps[node] = 0
+            ready.append((-node.seq, node, g))
+            return []
+        run.grads[node] = g
+        return [node]
     discover(run, [s.node if type(s) is OutputRef else s for s in starts])
     for start, seed in zip(starts, seeds, strict=True):
         g = seed if run.record else seed._data

@@ -93,7 +93,8 @@ def _images(make: Make) -> Iterator[tuple]:
         (3, 5, (9, 8), (3, 3), one, one, one, 1, all_least),
         (24, 24, (16, 16), (3, 3), one, one, one, 1, all_least[1:]),  # minimal products
         (13, 9, (15, 14), (3, 2), (2, 1), none, (1, 2), 1, all_least[1:]),  # channels along registers
-        (16, 12, (9, 10), one, one, none, one, 1, all_least[1:]),  # products of matrices
+        (16, 12, (9, 10), one, one, none, one, 1, all_least[1:]),  # products of matrices, also of one image
+        (64, 48, (10, 9), one, one, none, one, 1, all_least[1:3]),
         (8, 16, (13, 12), (5, 5), (2, 3), (2, 1), one, 8, all_least[1:]),
         (6, 8, (40,), (5,), (3,), (2,), (1,), 2, all_least[1:3]),
         (4, 6, (7, 8, 9), (2, 3, 2), (1, 2, 1), (0, 1, 1), (1, 1, 2), 1, all_least[1:3]),
@@ -110,7 +111,7 @@ def _images(make: Make) -> Iterator[tuple]:
 @entry("", "jit_small_conv.entries")
 @rounded_once
 @by_kernels(
-    "correlate in_blocks in_equal_blocks multiply_images winograd winograd_taps",
+    "correlate in_blocks product_part winograd winograd_taps",
     lambda make: ((x, w, make(len(w)), y.shape[2:], *how) for x, w, y, how in _images(make)),
 )
 def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
@@ -142,7 +143,7 @@ def conv(x: Any, w: Any, b: Any, out: tuple, stride: tuple, pad: tuple, dilation
 @entry("", "jit_small_conv.entries")
 @rounded_once
 @by_kernels(
-    "correlate in_blocks in_equal_blocks multiply_images winograd winograd_taps",
+    "correlate in_blocks product_part winograd winograd_taps",
     lambda make: ((y, w, None, x.shape[2:], *how) for x, w, y, how in _images(make)),
 )
 def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:
@@ -178,7 +179,7 @@ def conv_input(y: Any, w: Any, b: Any, size: tuple, stride: tuple, pad: tuple, d
 @entry("", "jit_small_conv.entries")
 @rounded_once
 @by_kernels(
-    "correlate_channels correlate_taps from_channels winograd_by_taps",
+    "correlate_channels correlate_taps from_channels product_part winograd_by_taps",
     lambda make: ((x, y, w.shape[2:], *how) for x, w, y, how in _images(make)),
 )
 def conv_weight(x: Any, y: Any, kernel: tuple, stride: tuple, pad: tuple, dilation: tuple, groups: int) -> Any:

@@ -16,16 +16,15 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.by_kernels import kernels
-from ferro.cpu.kernels import winograd
+from ferro.cpu.kernels import gemm, winograd
 from ferro.cpu.kernels.common import MOST_CHUNKS, contiguous
 from ferro.cpu.kernels.conv_plans import Ints, Plan, Sums, TapSet, cuts_of, plan_of, sums_of
-from ferro.cpu.thresholds import CONV_APART, CONV_CHUNK, CONV_TOTALS
+from ferro.cpu.thresholds import CONV_APART, CONV_CHUNK, CONV_TOTALS, GEMM_LEAST
 from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_parts, run_rows
 
 ALL_BUT_TILES = ~(1 << 8)  # the arguments of `correlate` that are not cut
-IMAGE_PLACES = 480  # that a part of an image has, where images are matrices
 
 # --- the three functions ---------------------------------------------------------------------------------------------
 
@@ -35,10 +34,7 @@ def ready(x: np.ndarray) -> bool:
     return readiness.ready(_KERNELS, x.dtype)
 
 
-_KERNELS = kernels(
-    "jit_conv.correlate in_blocks jit_conv_points.in_equal_blocks multiply_images "
-    "jit_conv_weight.correlate_channels correlate_taps from_channels"
-)
+_KERNELS = kernels("jit_conv.correlate in_blocks jit_conv_weight.correlate_channels correlate_taps from_channels")
 
 
 def conv(
@@ -51,7 +47,7 @@ def conv(
     images, taps, results = _readable(x), _readable(w, x.dtype), out.reshape(len(x), *plan.out)
     images = images.reshape(len(x), *plan.image)
     if plan.is_product:
-        _multiply(taps, (plan.out[0] // plan.groups * plan.rows, plan.rows, 1), images, bias, plan.groups, results)
+        _multiply(taps.reshape(plan.groups, -1, plan.rows), False, images, bias, results)
     else:
         _conv(images, taps, bias, plan, results)
     return out
@@ -67,7 +63,7 @@ def conv_dx(
     out = (np.empty if plan.meets_all else np.zeros)(x_shape, g.dtype)
     grads, taps, images = _readable(g).reshape(len(g), *plan.out), _readable(w, g.dtype), out.reshape(-1, *plan.image)
     if plan.is_product:
-        _multiply(taps, (plan.out[0] // plan.groups * plan.rows, 1, plan.rows), grads, None, plan.groups, images)
+        _multiply(taps.reshape(plan.groups, -1, plan.rows), True, grads, None, images)
     else:
         _conv_dx(grads, taps, plan, images)
     return out
@@ -80,6 +76,9 @@ def conv_dw(
     plan = plan_of(x.shape, w_shape, stride, padding, dilation, groups)
     grads, images = _readable(g, x.dtype).reshape(len(g), *plan.out), _readable(x).reshape(len(x), *plan.image)
     out = np.zeros(w_shape, x.dtype)
+    if plan.is_product and plan.work >= GEMM_LEAST * plan.groups and gemm.ready(x):
+        _multiply_dw(grads, images, out.reshape(plan.groups, -1, plan.rows))
+        return out
     _conv_dw(grads, images, plan, out.reshape(plan.groups, -1, plan.rows))
     return out if np.isfinite(out).all() else None  # zeros have met infinities or nan
 
@@ -152,20 +151,30 @@ def _conv_dx(g: np.ndarray, w: np.ndarray, plan: Plan, out: np.ndarray) -> None:
     _correlate(g, sums, one, start, np.concatenate(packed), None, groups, out, plan.stride)
 
 
-def _multiply(
-    w: np.ndarray, strides: Ints, x: np.ndarray, bias: np.ndarray | None, groups: int, out: np.ndarray
-) -> None:
-    """out[n] = w x[n] + bias for images as matrices, `strides` being those of w for group, row and column."""
-    places, columns, rows = math.prod(x.shape[2:]), x.shape[1] // groups, out.shape[1] // groups
-    packed = np.empty((groups, -(-rows // 8) * 8, columns), x.dtype)
-    get("in_equal_blocks")(w.reshape(-1), (*strides, rows), packed)
-    added = np.zeros(out.shape[1], x.dtype) if bias is None else _readable(bias, x.dtype)
-    parts = -(-places // IMAGE_PLACES)
-    seen, found = x.reshape(len(x), groups, columns, places), out.reshape(len(x), groups, rows, places)
+def _multiply(w: np.ndarray, turned: bool, x: np.ndarray, bias: np.ndarray | None, out: np.ndarray) -> None:
+    """out[n] = w x[n] + bias for images as matrices; w is (group, row, column), or (group, column, row)."""
+    (groups, rows, columns), (apart, down, across) = w.shape, w.strides
+    if turned:
+        rows, columns, down, across = columns, rows, across, down
+    # (a fourth of the time of np.broadcast_to)
+    w = np.ndarray((len(x), groups, rows, columns), w.dtype, w, 0, (0, apart, down, across))
+    x, out = x.reshape(len(x), groups, columns, -1), out.reshape(len(x), groups, rows, -1)
+    added = None if bias is None else bias.reshape(groups, rows, 1)
+    if not gemm.ready(x):
+        found = gemm.gemm(w, x)
+        out[...] = found if added is None else found + added
+        return
+    if added is not None:
+        out[...] = added
+    gemm.multiply(w, x, out, None if added is None else out)
 
-    length = len(x) * parts
-    chunks = min(length, MOST_CHUNKS, len(x) * packed.size * places // CONV_CHUNK)
-    run_rows("multiply_images", chunks, length, (packed, seen, added, 0, length, parts, found), -1, 3)
+
+def _multiply_dw(g: np.ndarray, x: np.ndarray, total: np.ndarray) -> None:
+    """total = sum of g[n] x[n]ᵀ for images as matrices, one after the other; total is (group, row, column)."""
+    groups, rows, columns = total.shape
+    g, x = g.reshape(len(g), groups, rows, -1), x.reshape(len(x), groups, columns, -1).swapaxes(2, 3)
+    for k in range(len(g)):
+        gemm.multiply(g[k], x[k], total, total if k else None)
 
 
 def _conv_dw(g: np.ndarray, x: np.ndarray, plan: Plan, total: np.ndarray) -> None:

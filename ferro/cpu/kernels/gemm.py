@@ -55,6 +55,11 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
     return out
 
 
+def ready(x: np.ndarray) -> bool:
+    """Whether `multiply` takes arrays of this dtype now."""
+    return x.dtype in DTYPES and readiness.ready(_KERNELS, x.dtype)
+
+
 def _has_few_rows(a: np.ndarray, b: np.ndarray, work: int) -> bool:
     """Whether dot products are the quickest for a and a transposed b, and there is machine code of them."""
     m, dtype = len(a), a.dtype
