@@ -264,7 +264,8 @@ def _wrap_output(op: Op, outs: tuple, mask: int, xs: Any, arrays: Any, params: t
     data = t._data  # (an array, where it was a number of NumPy's)
     if mask and data.dtype in INEXACT:
         plan: Any = op.plans.get(mask) or op.plan(mask)
-        t._node = record(plan, edges_of(plan, xs), xs, arrays, (data, *outs[1:]), params, plan.keeps)
+        noted = plan.keeps or type(data) is not HOST  # (the CPU's nodes that save nothing are too many and too cheap)
+        t._node = record(plan, edges_of(plan, xs), xs, arrays, (data, *outs[1:]), params, noted)
     else:
         mark_detached(t, None if recording else current().detached, op, xs)
     return t

@@ -1,9 +1,12 @@
-"""Tests of other folders that are skipped with tensors on the device "cuda", and why: by file, then by the name of the test.
+"""Tests of other folders that are skipped with tensors on the device "cuda", and why: by file, then by a pattern for the test's name,
+with or without its parameters.
 
 What is marked OPEN differs from the CPU, or from PyTorch on a GPU, and is not mended.
 """
 
 from __future__ import annotations
+
+import re
 
 MEMORY = "is about memory of the processor: shared with NumPy, addresses, storages"
 SEEDED = "compares with numbers of PyTorch's generator of the CPU"
@@ -27,4 +30,4 @@ def reason_of(nodeid: str) -> str | None:
     """Why a test is skipped; None if it runs."""
     file, _, name = nodeid.partition("::")
     known = NOT.get(file.removeprefix("tests/"), {})
-    return known.get(name) or known.get(name.partition("[")[0])
+    return next((why for pattern, why in known.items() if re.fullmatch(rf"{pattern}(\[.*\])?", name)), None)

@@ -1,0 +1,76 @@
+"""Every operation in every dtype on the device: the CPU's numbers, its error, or an error that names the operation and the device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ferro
+from ferro.core.samples import ENTRIES
+from tests.cuda.test_samples import PATHS, UP_TO_SIGN, DeviceCall
+from tests.helpers import Call, arrays_of, rng_of, to_array
+
+pytestmark = [
+    pytest.mark.usefixtures("cuda"),
+    pytest.mark.filterwarnings("ignore:.* is not there on device 'cuda'. the CPU computes it"),
+]
+# How far numbers may be from the CPU's, relative to the largest.
+NEAR = {"float16": 2e-2, "bfloat16": 8e-2, "complex64": 1e-4, "int64": 0, "uint8": 0, "bool": 0}
+QUICK = {"int64", "bool"}
+
+
+def given(array: np.ndarray, dtype: str) -> np.ndarray:
+    """Real or complex numbers of a sample in another dtype."""
+    if array.dtype.kind not in "fc":
+        return array
+    if dtype == "bool":
+        return np.asarray(array.real > 0)
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
+    return (np.abs(array.real * 4) if dtype == "uint8" else array * 4 if dtype == "int64" else array).astype(kind)
+
+
+def outcome(kind: type, path: str, sample: Any, arrays: list) -> list | Exception:
+    """What a call gives, or raises."""
+    try:
+        ferro.manual_seed(0)
+        return kind(ENTRIES[path], sample, ferro, [a.copy() for a in arrays], False).run()
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        return error
+
+
+@pytest.mark.parametrize("dtype", [d if d in QUICK else pytest.param(d, marks=pytest.mark.slow) for d in NEAR])
+@pytest.mark.parametrize("path", PATHS)
+def test_a_dtype_is_computed_as_on_the_cpu_or_refused_by_name(path: str, dtype: str) -> None:
+    for sample in ENTRIES[path].samples[:2]:
+        arrays = [given(a, dtype) for a in arrays_of(sample, rng_of(path), "float64")]
+        want, got = outcome(Call, path, sample, arrays), outcome(DeviceCall, path, sample, arrays)
+        if isinstance(got, Exception):
+            said = f"{type(got).__name__}: {got}"
+            if isinstance(want, Exception):
+                assert isinstance(got, (type(want), NotImplementedError)), said
+            else:
+                assert isinstance(got, NotImplementedError), said
+                assert path.rpartition(".")[2].strip("_") in str(got), said
+                assert "cuda" in str(got), said
+            continue
+        assert not isinstance(want, Exception), f"the CPU refuses what the device computes: {want!r}"
+        if path in UP_TO_SIGN:
+            continue
+        for g, w in zip(got, want, strict=True):
+            if not isinstance(w, ferro.Tensor):
+                assert g == w
+                continue
+            assert (g.dtype, g.shape) == (w.dtype, w.shape), str(sample)
+            if path in RANDOM:
+                continue
+            a, b = to_array(g.cpu()), to_array(w)
+            scale = float(np.abs(b[np.isfinite(b)]).max(initial=0)) if b.dtype.kind in "fc" and b.size else 0
+            near = NEAR[dtype] or (1e-6 if b.dtype.kind in "fc" else 0)
+            np.testing.assert_allclose(a, b, rtol=near, atol=near * scale, err_msg=str(sample))
+
+
+# Numbers that each device draws in its own way from 16 bits.
+RANDOM: set[str] = set()
