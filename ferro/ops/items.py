@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import SERVING
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
@@ -147,6 +148,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
                 f"{dtypes.type_name(given.dtype)} for the source."
             )
         given = given.to(x.dtype)
+    if type(x._data) in SERVING:  # (which would write to other places, where NumPy raises)
+        _check_bounds("index", x._data.shape, index._data, dims)
     try:
         refuse_overlap("__setitem__", x, (index, given), itself=True)
         record_write(x, "__setitem__", INDEX_PUT, (_beside(x, index), given), (dims, False), _write_put, PUT_EXPANDED)

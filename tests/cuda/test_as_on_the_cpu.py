@@ -1,0 +1,112 @@
+"""What differed on the device from the CPU when the CPU's tests were run there (on_device.py), and does not any longer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ferro
+from ferro.optim import adam
+
+pytestmark = pytest.mark.usefixtures("cuda")
+
+
+def there(*numbers: float, **kwargs: Any) -> Any:
+    return ferro.tensor(numbers, dtype=ferro.float64, device="cuda", **kwargs)
+
+
+def test_an_index_out_of_bounds_is_refused_where_something_is_assigned() -> None:
+    x = ferro.zeros(3, 2, device="cuda")
+    for index in ([3], [-4, 0]):
+        with pytest.raises(IndexError, match="out of bounds for dimension 0 with size 3"):
+            x[ferro.tensor(index, device="cuda")] = 1.0
+    assert not x.any()
+
+
+def test_operands_that_overlap_what_is_written_are_refused() -> None:
+    x = there(1, 2, 3)
+    m = ferro.arange(4.0, device="cuda").view(2, 2)
+    for change in (lambda: x[1:].add_(x[:-1]), lambda: m.add_(m.t())):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            change()
+    x[1:].add_(x[:-1].clone())
+    assert (x.tolist(), m.tolist()) == ([1, 3, 5], [[0, 1], [2, 3]])
+
+
+def test_absent_cotangents_of_a_function_are_zeros_on_the_device() -> None:
+    seen = []
+
+    class Doubled(ferro.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            seen.append(g)
+            return g * 2
+
+    class Nothing(Doubled):
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> None:
+            return None
+
+    x = there(1, 2, requires_grad=True)
+    Nothing.apply(Doubled.apply(x)).sum().backward()
+    assert [(g.device.type, g.tolist()) for g in seen] == [("cuda", [0, 0])]
+    assert ferro.autograd.gradcheck(Doubled.apply, (x,))
+
+
+def test_a_part_without_elements_is_a_view() -> None:
+    x, y = there(1, 2, 3).requires_grad_(), there(4, 5).requires_grad_()
+    b = x * 1
+    version = b._version
+    b[0:0] = y[:0]
+    assert b._version == version + 1
+    gx, gy = ferro.autograd.grad((b * b).sum(), (x, y), allow_unused=True)
+    assert (gx.tolist(), gy.tolist()) == ([2, 4, 6], [0, 0])
+    assert there(1, 2, 3).resize_(0).shape == (0,)
+
+
+def test_counts_on_the_device_are_numbers_unless_steps_are_to_be_recorded() -> None:
+    """In double precision, although they are float32: the state of another program, or lists that a program has made there."""
+    found = []
+    for device in ("cpu", "cuda"):
+        rng = np.random.default_rng(3)
+        p, g, m, v = ([ferro.tensor(rng.random(3), device=device)] for _ in range(4))
+        count = [ferro.tensor(4.0, device=device)]
+        options: dict[str, Any] = {"amsgrad": False, "beta1": 0.9, "beta2": 0.999, "weight_decay": 0.1, "eps": 1e-8}
+        for _ in range(3):
+            with ferro.no_grad():
+                adam.adam(p, g, m, v, [], count, lr=0.1, maximize=False, **options)
+        found.append((p[0].cpu().numpy(), count[0].item()))
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-13)
+    assert found[0][1] == found[1][1] == 7
+
+
+def test_minimize_looks_for_parameters_on_their_device() -> None:
+    goal = there(1, -2)
+    found = ferro.optim.minimize(lambda p: ((p - goal) ** 2).sum(), [there(0, 0)], "BFGS")
+    (x,) = found.x
+    assert x.device.type == "cuda"
+    np.testing.assert_allclose(x.cpu().numpy(), [1, -2], atol=1e-6)
+
+
+def test_all_slices_of_a_batch_are_brought_to_the_cpu_shown_and_guarded() -> None:
+    shown = []
+
+    def look(x: Any) -> Any:
+        shown.append(repr(x))
+        return x.cpu() * 2
+
+    found = ferro.func.vmap(look)(there(1, 2))
+    assert (found.device.type, found.tolist()) == ("cpu", [2, 4])
+    assert "BatchedTensor(lvl=1, bdim=0" in shown[0]
+    assert "device='cuda:0'" in shown[0]
+    with (
+        ferro.debug.nan_guard(),
+        pytest.raises(ferro.debug.NonFiniteError, match="'log' made nan from inputs without nan"),
+    ):
+        ferro.func.vmap(ferro.log)(there(1, -2))
