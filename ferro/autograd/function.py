@@ -302,7 +302,9 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
         slots.append(kinds[-1] if tensor and out._data.dtype in INEXACT and not _contains(ctx._nondiff, out) else None)
     ctx.output_kinds, ctx.outputs = tuple(kinds), tuple(slots)
     if backend.DEVICES:
-        there = next((out._data for out in outs if isinstance(out, TensorBase) and not backend.is_host(out._data)), None)
+        there = next(
+            (out._data for out in outs if isinstance(out, TensorBase) and not backend.is_host(out._data)), None
+        )
         ctx._near = None if there is None else backend.beside(there, np.zeros(()))
     inputs_before = {id(a): a for a in args if isinstance(a, TensorBase)}
     own = [i for i, o in enumerate(outs) if id(o) not in inputs_before or _contains(ctx._dirty, o)]

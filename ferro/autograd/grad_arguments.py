@@ -10,10 +10,12 @@ from ferro.autograd.graph import GradientEdge
 from ferro.core import backend
 from ferro.core.base import TensorBase, wrap
 from ferro.core.captures import CAPTURES, capturing
+from ferro.core.device import CPU, device
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.history import history, position
 from ferro.core.node import Freed, MultiNode, Node, OutputRef
-from ferro.core.primitives import CAST
+from ferro.core.origins import on_one_device
+from ferro.core.primitives import CAST, TO_DEVICE
 from ferro.core.provenance import at, departures
 from ferro.core.shown import AccumulateGrad
 from ferro.core.size import Size
@@ -50,7 +52,23 @@ def _stand(edge: GradientEdge) -> Any:
         return node.variable
     shape, dtype = node.outputs[index] if isinstance(node, MultiNode) else (node.shape, node.dtype)
     where = OutputRef(node, index, shape, dtype) if isinstance(node, MultiNode) else node
-    return wrap(np.broadcast_to(np.zeros((), dtype), shape), where, _Stand)
+    data = np.broadcast_to(np.zeros((), dtype), shape)
+    if backend.DEVICE_BACKENDS and (place := _place_of(node)) is not CPU:
+        data = backend.moved(data, place)
+    return wrap(data, where, _Stand)
+
+
+def _place_of(node: Any) -> device:
+    """The device of what a node computed: that of a leaf behind it, but for the moves on the way (of one device and the processor)."""
+    moves = 0
+    while isinstance(node, Node):
+        moves += node.plan.op is TO_DEVICE
+        node = next(iter(node.edges), None)
+        node = node.node if type(node) is OutputRef else node
+    at = CPU if node is None else backend.device_of(node._data)
+    if moves % 2 == 0:
+        return at
+    return CPU if at is not CPU else device(next(iter(backend.DEVICE_BACKENDS)))
 
 
 def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
@@ -81,17 +99,19 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
             raise TypeError(
                 f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}"
             )
-        elif seed._data.shape != data.shape:
+        elif type(seed._data) is not type(data) and backend.DEVICES and seed._data.ndim:
+            on_one_device(who, root, seed)
+        if seed._data.shape != data.shape:
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {Size(seed._data.shape)} and output[{i}] has a shape of "
                 f"{Size(data.shape)}."
             )
-        elif (seed._data.dtype.kind == "c") != (data.dtype.kind == "c"):
+        if (seed._data.dtype.kind == "c") != (data.dtype.kind == "c"):
             raise RuntimeError(
                 f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                 f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}."
             )
-        elif seed._data.dtype is not data.dtype:
+        if seed._data.dtype is not data.dtype:
             seed = wrap(seed._data.astype(data.dtype)) if not record else backend.apply(CAST, (seed,), (data.dtype,))
         found.append(seed)
     return found if not CAPTURES or (graph := capturing()) is None else graph.seeds(found)

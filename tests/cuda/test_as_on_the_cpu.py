@@ -110,3 +110,27 @@ def test_all_slices_of_a_batch_are_brought_to_the_cpu_shown_and_guarded() -> Non
         pytest.raises(ferro.debug.NonFiniteError, match="'log' made nan from inputs without nan"),
     ):
         ferro.func.vmap(ferro.log)(there(1, -2))
+
+
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_dropout_of_what_all_slices_share(randomness: str) -> None:
+    shared, batch = ferro.ones(50, device="cuda"), ferro.zeros(3, 1, device="cuda")
+    dropped = ferro.func.vmap(lambda b: ferro.nn.functional.dropout(shared, 0.5) + b, randomness=randomness)(batch)
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert bool((dropped[0] == dropped[1]).all()) is (randomness == "same")
+
+
+def test_cotangents_lie_where_the_roots_do() -> None:
+    edge = ferro.autograd.graph.get_gradient_edge
+    x, w = there(1, 2, requires_grad=True), ferro.tensor([3.0, 4.0], dtype=ferro.float64, requires_grad=True)
+    for root, leaf, want in (
+        ((x * x).sum(), x, [2, 4]),
+        ((w.to("cuda") * 2).sum(), w, [2, 2]),
+        ((x * 3).cpu().sum(), x, [3, 3]),
+    ):
+        (found,) = ferro.autograd.grad(edge(root), leaf)
+        assert (found.device, found.tolist()) == (leaf.device, want)
+    y, g = x * 2, ferro.ones(2, dtype=ferro.float64)
+    said = r"backward: Expected all tensors .* two devices, cuda and cpu! `y` .* lies on cuda:0.*`g` "
+    with pytest.raises(RuntimeError, match=said):
+        y.backward(g)
