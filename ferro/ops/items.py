@@ -72,6 +72,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         x, index, dims = _located(self, key)
     if index is None:
         return x
+    if type(x._data) in SERVING:  # (which would read at other places, where NumPy raises)
+        _check_bounds("index", x._data.shape, index._data, dims)
     try:
         return apply(INDEX, (x, _beside(x, index)), (dims,))
     except IndexError:

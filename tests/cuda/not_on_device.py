@@ -16,6 +16,12 @@ CPU_ONLY = "calls what PyTorch has for tensors of the CPU alone"
 WORDS = "compares texts that name the device or the processor's functions"
 CHOICE = "looks at which way the CPU's code takes"
 COUNTS = "compares in float64, but with capturable=True the device counts and computes with counts in float32, as PyTorch's does"
+OFFSET = "OPEN: storage_offset() of views on the device is 0"
+STORAGE = "OPEN: a storage on the device has no bytes to be looked at"
+CAPSULES = "OPEN: a bare DLPack capsule of a GPU's memory is not taken (objects with __dlpack__ are)"
+EXPANDED = "meets what only the stand-in does: NumPy's expanded arrays are read-only, and it warns of divisions by 0"
+BESIDE = "sets NumPy's arrays beside tensors, which on a device is an error, as in PyTorch"
+DEFAULT = "sets the default device itself"
 OPEN = "OPEN: differs on the device, not mended"
 
 # Modules whose results PyTorch lays out as their inputs.
@@ -27,6 +33,78 @@ IN_C_ORDER = (
 
 NOT: dict[str, dict[str, str]] = {
     "ops/test_derived.py": {"test_gradient_agrees_with_central_differences": MEMORY},  # (moves inputs by `numpy()`)
+    "ops/test_creation.py": {
+        "test_a_view_as_out_writes_into_its_base": OFFSET,
+        "test_an_array_that_is_read_only_is_warned_of_once_and_cannot_be_written": MEMORY,
+    },
+    "ops/test_data.py": {
+        "test_tensors_like_others_lie_as_torchs": LAYOUT,
+        "test_asarray_shares_memory_and_copies_when_asked_to": MEMORY,
+        "test_with_numpys_functions_and_numbers_as_in_torch": MEMORY,
+        "test_memory_that_numpy_was_given_is_not_resized": MEMORY,
+        "test_(capsules_go_to_torch_and_back|a_capsule_is_used_once)": CAPSULES,
+        r"test_memory_of_others_is_read_and_refused_as_torch_does\[.*to_dlpack.*\]": CAPSULES,
+        "test_(a_device_is_the_default_of_its_block|blocks_of_devices_may_be_left_in_another_order)": DEFAULT,
+        "test_the_default_device_is_one_that_there_is": DEFAULT,
+    },
+    "ops/test_indexing.py": {
+        r"test_every_key_reads_and_writes_what_pytorch_does\[3\]": MEMORY,  # (asks whether memory is shared with NumPy)
+        "test_an_index_that_left_its_bounds_behind_our_back_is_found": MEMORY,
+    },
+    "ops/test_interpolation.py": {
+        "test_a_pixel_that_is_no_number_spoils_only_its_neighbours": OPEN,  # (products with weights 0 spread nan)
+    },
+    "ops/test_layouts.py": {
+        "test_(tensors_like_others|results)_lie_in_memory_as_.*": LAYOUT,
+        "test_copying_forms_of_views_are_in_c_order": STORAGE,
+        "test_complex_numbers_and_their_parts_view_one_memory": STORAGE,
+        r"test_what_cannot_be_viewed_is_refused_in_pytorchs_words\[(expand|broadcast_to)\]": OPEN,  # (is refused, in other words)
+    },
+    "ops/test_legacy.py": {"test_the_old_constructors_do_what_pytorchs_do": STORAGE},
+    "ops/test_linalg_solve.py": {
+        "test_the_number_of_the_minor_or_pivot_is_named_and_returned": OPEN,  # (the minor is always 1)
+        "test_a_zero_on_the_diagonal_of_a_triangle_gives_inf": OPEN,  # (nan)
+        "test_large_factorisations_do_not_depend_on_the_number_of_threads": CHOICE,
+    },
+    "ops/test_linalg_spectral.py": {"test_errors_name_what_is_wrong": WORDS},
+    "ops/test_nn_functional.py": {
+        "test_16_bit_slopes_are_those_of_float32_rounded_once": ELSEWHERE,
+        "test_(feature_dropout_drops_whole_channels|rrelu_draws_slopes_between_its_bounds)": ELSEWHERE,
+        "test_(dropout_zeros_a_share_p_and_scales_the_rest|alpha_dropout_keeps_mean_and_variance)": ELSEWHERE,
+        "test_gumbel_softmax_hard_is_one_hot_with_the_gradient_of_the_soft_sample": ELSEWHERE,
+    },
+    "ops/test_numbers_of_numpy.py": {
+        "test_parameters_of_other_classes_mean_the_same": MEMORY
+    },  # (takes bytes of arrays)
+    "ops/test_numpy_functions.py": {
+        "test_(a_ufunc_gives_what_numpy_gives|an_array_or_a_number_of_numpys_on_the_left)": BESIDE,
+        "test_(a_gradient_flows_past_an_array_on_the_left|dtypes_are_numpys_with_and_without_history)": BESIDE,
+        "test_(what_cannot_be_recorded_is_refused|an_array_takes_what_is_added_of_a_plain_tensor)": BESIDE,
+    },
+    "ops/test_old_idioms.py": {"test_an_old_idiom_does_what_pytorchs_does": WORDS},
+    "ops/test_order_in_memory.py": {"test_.*": LAYOUT},
+    "ops/test_overlapping.py": {
+        "test_expanded_tensors_are_written_warned_of_or_refused_as_torch_does": EXPANDED,
+        "test_in_place_operations_refuse_an_expanded_tensor": EXPANDED,
+        "test_a_warning_is_given_once_unless_all_are_asked_for": EXPANDED,
+    },
+    "ops/test_pooling.py": {
+        "test_(many_images_with_channels_last|channels_last_is_kept_by_volumes_without_a_batch_and_by_unpooling)": LAYOUT,
+    },
+    "ops/test_products.py": {"test_the_bias_of_a_16_bit_linear_is_added_before_rounding": OPEN},  # (after it)
+    "ops/test_protocol.py": {"test_an_array_on_the_right_of_an_operator": BESIDE},
+    "ops/test_range.py": {"test_deviations_and_norms_over_the_whole_range": OPEN},  # (squares below 1e-308 are lost)
+    "ops/test_recurrent.py": {"test_numbers_do_not_depend_on_the_number_of_threads": CHOICE},
+    "ops/test_reductions.py": {"test_the_variance_over_too_few_elements_is_infinite_or_nan": EXPANDED},
+    "ops/test_shape.py": {
+        "test_a_view_has_the_strides_of_pytorch_and_shares_memory": OFFSET,
+        "test_expand_repeats_without_memory_and_refuses_writes": EXPANDED,
+        r"test_values\[<lambda>8\]": BESIDE,
+    },
+    "ops/test_views_inplace.py": {"test_(allowed|random_programs)": EXPANDED},
+    "ops/test_words.py": {
+        r"test_refused_as_in_torch\[(m.expand|t.broadcast_to).*\]": OPEN
+    },  # (is refused, in other words)
     "autograd/test_api.py": {"test_the_state_of_the_default_generator_can_be_kept_and_restored": CPU_ONLY},
     "autograd/test_backward.py": {"test_the_layout_of_a_new_grad_follows_the_leaf": LAYOUT},
     "autograd/test_forward_mode.py": {
@@ -56,7 +134,11 @@ NOT: dict[str, dict[str, str]] = {
         r"test_refusals\[in place\]": OPEN,  # (writes run as a loop over the slices, which a warning says)
     },
     "optim/test_fused.py": {"test_memory_that_must_not_be_written_is_refused": MEMORY},
-    "optim/test_optimizers.py": {r"test_switches_between_implementations_change_nothing\[capturable\]": COUNTS},
+    "optim/test_optimizers.py": {
+        # (these steps grow without bounds: the losses overflow a step later)
+        r"test_thirty_steps_are_those_of_torch\[SGD-lr=0.01-momentum=0.9-dampening=0.3-maximize=True\]": OPEN,
+        r"test_switches_between_implementations_change_nothing\[capturable\]": COUNTS,
+    },
     "optim/test_trajectories.py": {
         r"test_thirty_steps_with_an_option_are_those_of_torch\[.*-capturable\]": COUNTS,
         r"test_thirty_steps_of_complex_parameters_are_those_of_torch\[.*-capturable\]": COUNTS,

@@ -134,3 +134,53 @@ def test_cotangents_lie_where_the_roots_do() -> None:
     said = r"backward: Expected all tensors .* two devices, cuda and cpu! `y` .* lies on cuda:0.*`g` "
     with pytest.raises(RuntimeError, match=said):
         y.backward(g)
+
+
+def test_second_derivatives_of_ctc_are_those_of_the_cpu() -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        rng = np.random.default_rng(4)
+        x = ferro.tensor(rng.standard_normal((6, 2, 4)), device=device, requires_grad=True)
+        labels = ferro.tensor([[1, 2], [3, 1]], device=device)
+        loss = ferro.nn.functional.ctc_loss(x.log_softmax(-1), labels, [6, 4], [2, 1])
+        (first,) = ferro.autograd.grad(loss, x, create_graph=True)
+        (second,) = ferro.autograd.grad((first * first).sum(), x)
+        found.append(second.cpu().numpy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-12)
+
+
+def test_a_weighted_cross_entropy_in_parts_is_that_of_the_cpu() -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        rng = np.random.default_rng(5)
+        x, w = (ferro.tensor(rng.standard_normal(shape), device=device) for shape in ((6, 5), (4, 5)))
+        target, weight = ferro.tensor([0, 1, -100, 3, 2, 1], device=device), ferro.tensor(rng.random(4), device=device)
+        options = ferro.nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+        found.append(ferro.nn.functional.linear_cross_entropy(x, w, target, weight=weight, options=options).item())
+    assert found[1] == pytest.approx(found[0], rel=1e-12)
+
+
+def test_errors_tell_numbers_of_the_device() -> None:
+    x = there(1, 2, 3)
+    far = ferro.tensor([7], device="cuda")
+    for call, error, said in (
+        (lambda: x[far], IndexError, "index 7 is out of bounds for dimension 0 with size 3"),
+        (lambda: x.take(far), IndexError, "tried to access index 7 on a tensor of 3 elements"),
+        (lambda: ferro.nn.functional.nll_loss(there(1, 2).view(1, 2), far), IndexError, "Target 7 is out of bounds"),
+        (
+            lambda: ferro.nn.functional.max_unpool1d(there(1).view(1, 1, 1), far.view(1, 1, 1), 2),
+            RuntimeError,
+            "max index: 7",
+        ),
+    ):
+        with pytest.raises(error, match=said):
+            call()
+
+
+def test_windows_of_padding_alone_have_places_at_the_edge() -> None:
+    found = []
+    for device in ("cpu", "cuda"):
+        x = ferro.arange(6.0, device=device).view(1, 1, 2, 3)
+        values, places = ferro.nn.functional.max_pool2d(x, (1, 2), (2, 3), (0, 1), (1, 4), return_indices=True)
+        found.append((values.tolist(), places.tolist()))
+    assert found[0] == found[1]
