@@ -136,6 +136,7 @@ def test_cotangents_lie_where_the_roots_do() -> None:
         y.backward(g)
 
 
+@pytest.mark.filterwarnings("ignore:ctc_.* is not there on device")
 def test_second_derivatives_of_ctc_are_those_of_the_cpu() -> None:
     found = []
     for device in ("cpu", "cuda"):
