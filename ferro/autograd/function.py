@@ -282,6 +282,14 @@ def _show(ctx: Any, mode: _mode.Mode) -> None:
         observer.recorded(ctx)
 
 
+def _near(outs: list) -> Any:
+    """A number on the device of the outputs; None where all are the processor's."""
+    for out in outs if backend.DEVICES else ():
+        if isinstance(out, TensorBase) and not backend.is_host(out._data):
+            return backend.beside(out._data, np.zeros(()))
+    return None
+
+
 def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     """Makes ctx a node of the tape and gives the outputs their history."""
     _check_recorded_dirty(cls, ctx._dirty, outs)
@@ -300,12 +308,7 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
         tensor = isinstance(out, TensorBase)
         kinds.append((out._data.shape, out._data.dtype) if tensor else None)
         slots.append(kinds[-1] if tensor and out._data.dtype in INEXACT and not _contains(ctx._nondiff, out) else None)
-    ctx.output_kinds, ctx.outputs = tuple(kinds), tuple(slots)
-    if backend.DEVICES:
-        there = next(
-            (out._data for out in outs if isinstance(out, TensorBase) and not backend.is_host(out._data)), None
-        )
-        ctx._near = None if there is None else backend.beside(there, np.zeros(()))
+    ctx.output_kinds, ctx.outputs, ctx._near = tuple(kinds), tuple(slots), _near(outs)
     inputs_before = {id(a): a for a in args if isinstance(a, TensorBase)}
     own = [i for i, o in enumerate(outs) if id(o) not in inputs_before or _contains(ctx._dirty, o)]
     save = [(t, next((i for i in reversed(own) if outs[i] is t), None)) for t in ctx._to_save]

@@ -99,22 +99,26 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
             raise TypeError(
                 f"{who}: gradients can be either Tensors or None, but got {type(seed).__name__} at position {i}"
             )
-        elif type(seed._data) is not type(data) and backend.DEVICES and seed._data.ndim:
-            on_one_device(who, root, seed)
-        if seed._data.shape != data.shape:
+        elif seed._data.shape != data.shape:
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{i}] has a shape of {Size(seed._data.shape)} and output[{i}] has a shape of "
                 f"{Size(data.shape)}."
             )
-        if (seed._data.dtype.kind == "c") != (data.dtype.kind == "c"):
+        elif (seed._data.dtype.kind == "c") != (data.dtype.kind == "c"):
             raise RuntimeError(
                 f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                 f"grad_output[{i}] has {FROM_NUMPY[seed._data.dtype]} and output[{i}] has {FROM_NUMPY[data.dtype]}."
             )
-        if seed._data.dtype is not data.dtype:
+        elif seed._data.dtype is not data.dtype:
             seed = wrap(seed._data.astype(data.dtype)) if not record else backend.apply(CAST, (seed,), (data.dtype,))
-        found.append(seed)
+        found.append(_beside(who, root, seed))
     return found if not CAPTURES or (graph := capturing()) is None else graph.seeds(found)
+
+
+def _beside(who: str, root: Any, seed: Any) -> Any:
+    """The cotangent, unless it lies on another device than its root."""
+    on_one_device(who, root, seed)
+    return seed
 
 
 def _unused(i: int, shape: tuple, roots: list) -> RuntimeError:

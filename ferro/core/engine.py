@@ -207,12 +207,7 @@ def execute(run: Run, ready: list) -> None:
                 if not ready:
                     return
                 _, node, g = heappop(ready)
-            if (
-                may_share
-                and ready
-                and (SERVING or worth_sharing(ready, node, g, many))
-                and (threads := sharing(ready, node, g, many)) is not None
-            ):
+            if may_share and ready and (threads := sharing(ready, node, g, many)) is not None:
                 heappush(ready, (-node.seq, node, g))
                 node = g = None
                 if threads.execute(run, ready):
