@@ -28,8 +28,10 @@ def given(array: np.ndarray, dtype: str) -> np.ndarray:
         return array
     if dtype == "bool":
         return np.asarray(array.real > 0)
-    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
-    return (np.abs(array.real * 4) if dtype == "uint8" else array * 4 if dtype == "int64" else array).astype(kind)
+    if dtype in ("int64", "uint8"):
+        whole = np.clip(np.nan_to_num(array.real * 4), -100, 100)
+        return np.asarray(np.abs(whole) if dtype == "uint8" else whole).astype(dtype)
+    return np.asarray(array).astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
 
 
 def outcome(kind: type, path: str, sample: Any, arrays: list) -> list | Exception:
