@@ -22,7 +22,10 @@ _MADE: dict[int, tuple[Any, str, CodeLocation]] = {}
 
 def note(array: Any, name: str) -> None:
     """Notes that the operation `name`, which the program calls here, has made an array or brought it to its device."""
-    if type(array) is not HOST and type(array) not in SERVING:  # (what is batched or stands for an array)
+    kind = type(array)
+    if (
+        kind is not HOST and kind not in SERVING
+    ) or not kind.__weakrefoffset__:  # (what is batched or stands for an array)
         return
     key = id(array)
     _MADE[key] = weakref.ref(array, lambda _: _MADE.pop(key, None)), name, caller(2)

@@ -22,7 +22,7 @@ NEAR = {"float16": 2e-2, "bfloat16": 8e-2, "complex64": 1e-4, "int64": 0, "uint8
 QUICK = {"int64", "bool"}
 
 
-def given(array: np.ndarray, dtype: str) -> np.ndarray:
+def given(array: Any, dtype: str) -> np.ndarray:
     """Real or complex numbers of a sample in another dtype."""
     if array.dtype.kind not in "fc":
         return array
