@@ -53,22 +53,19 @@ def _stand(edge: GradientEdge) -> Any:
     shape, dtype = node.outputs[index] if isinstance(node, MultiNode) else (node.shape, node.dtype)
     where = OutputRef(node, index, shape, dtype) if isinstance(node, MultiNode) else node
     data = np.broadcast_to(np.zeros((), dtype), shape)
-    if backend.DEVICE_BACKENDS and (place := _place_of(node)) is not CPU:
+    if backend.DEVICE_BACKENDS and (place := _place_of(node)) != CPU:
         data = backend.moved(data, place)
     return wrap(data, where, _Stand)
 
 
 def _place_of(node: Any) -> device:
-    """The device of what a node computed: that of a leaf behind it, but for the moves on the way (of one device and the processor)."""
-    moves = 0
+    """The device of what a node computed: where the next move behind it went, or that of a leaf."""
     while isinstance(node, Node):
-        moves += node.plan.op is TO_DEVICE
+        if node.plan.op is TO_DEVICE and type(node.saved) is tuple:
+            return node.saved[0]
         node = next(iter(node.edges), None)
         node = node.node if type(node) is OutputRef else node
-    at = CPU if node is None else backend.device_of(node._data)
-    if moves % 2 == 0:
-        return at
-    return CPU if at is not CPU else device(next(iter(backend.DEVICE_BACKENDS)))
+    return CPU if node is None else backend.device_of(node._data)
 
 
 def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
