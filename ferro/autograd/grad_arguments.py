@@ -53,8 +53,8 @@ def _stand(edge: GradientEdge) -> Any:
     shape, dtype = node.outputs[index] if isinstance(node, MultiNode) else (node.shape, node.dtype)
     where = OutputRef(node, index, shape, dtype) if isinstance(node, MultiNode) else node
     data = np.broadcast_to(np.zeros((), dtype), shape)
-    if backend.DEVICE_BACKENDS and (place := _place_of(node)) != CPU:
-        data = backend.moved(data, place)
+    if backend.DEVICE_BACKENDS and (location := _place_of(node)) != CPU:
+        data = backend.moved(data, location)
     return wrap(data, where, _Stand)
 
 

@@ -76,5 +76,5 @@ def _origin(tensor: Any, array: Any) -> str:
     mark = getattr(tensor._meta, "detached", None)
     if mark is not None:
         return f", without history since {mark}"
-    made, name, place = _MADE.get(id(array), (None, "", None))
-    return f", where '{name}' put it{at(place)}" if made is not None and made() is array else ""
+    made, name, location = _MADE.get(id(array), (None, "", None))
+    return f", where '{name}' put it{at(location)}" if made is not None and made() is array else ""
