@@ -22,7 +22,7 @@ slice-isa-baseline: export FERRO_ISA := baseline
 # Tests of what is switched off are skipped; a slice of which most is skipped would say nothing.
 MOST_SKIPPED := 20
 
-.PHONY: help demo test test-slices test-pythons test-openmpi slow hostile opdb opdb-cuda array-api docs site wheel bench test-cuda bench-cuda lint format clean
+.PHONY: help demo test test-slices test-pythons test-openmpi slow hostile opdb opdb-cuda array-api docs site wheel bench test-cuda cpu-tests-on-cuda bench-cuda lint format clean
 .PHONY: install-demo install-test install-lint install-docs $(CONFIGURATIONS:%=slice-%)
 # One pip at a time in one environment.
 .NOTPARALLEL:
@@ -45,6 +45,7 @@ help:
 	@echo "make bench    time ferro beside torch"
 	@echo "make test-cuda   the tests of the device cuda on this machine's GPU, with CuPy, and those of ranks on as many GPUs as there are,"
 	@echo "                 in the Python that PYTHON names"
+	@echo "make cpu-tests-on-cuda  the CPU's tests of ops, autograd, nn and optim with tensors on the device cuda, counted into docs/cuda.md"
 	@echo "make bench-cuda  time a few rows on it beside PyTorch CUDA, and each function of docs/internals/cuda_kernels.md"
 	@echo "make lint     ruff, pyright, codespell"
 	@echo "make format   let ruff mend and format the code"
@@ -125,6 +126,13 @@ bench: install-test
 test-cuda:
 	FERRO_TEST_CUDA=1 FERRO_KERNELS=off $(PYTHON) -m pytest -q tests/cuda
 	FERRO_TEST_CUDA=1 FERRO_KERNELS=off $(PYTHON) -m pytest -q -rs tests/distributed -k nccl
+
+# Of the stand-in, or with FERRO_TEST_CUDA=1 of a GPU. What is skipped has its reason in tests/cuda/not_on_device.py.
+CUDA_COUNTS := build/cpu_tests_on_cuda.json
+cpu-tests-on-cuda: install-test
+	@mkdir -p build; rm -f $(CUDA_COUNTS)
+	FERRO_CUDA_TABLE=$(CUDA_COUNTS) $(PY) -m pytest -q -p tests.cuda.on_device -m "not slow" -n $(JOBS) --dist worksteal \
+	  tests/ops tests/autograd tests/nn tests/optim; status=$$?; $(PY) docs/cuda_table.py --counts $(CUDA_COUNTS); exit $$status
 
 bench-cuda:
 	FERRO_KERNELS=off $(PYTHON) -m bench.cuda

@@ -31,10 +31,11 @@ Every public operation with declared samples, made from the declarations by `pyt
 gradient by each input for a cotangent `g`, as it is written in the source (`xp` left out); "composed" means that the
 function is written with other operations and takes its derivatives from them. *Order*: "any" is derivatives of any
 order, tested to the second against PyTorch and by differences; 1 is the first only, with the reason. *Forward*: how
-forward mode follows (see `kind` in `ferro/core/op.py`). All of them run on the CPU.
+forward mode follows (see `kind` in `ferro/core/op.py`). All of them run on the CPU. *CUDA*: "yes" if a device "cuda" computes
+all of it, forward and backward, as `tests/cuda` sees it in all samples; else the functions that the CPU computes for it.
 
-| operation | formula | order | forward | complex | source |
-|---|---|---|---|---|---|
+| operation | formula | order | forward | complex | CUDA | source |
+|---|---|---|---|---|---|---|
 """
 
 SUBGRADIENTS = """# Where the derivative is a convention
@@ -146,6 +147,8 @@ def declarations() -> dict[str, Declared]:
 
 def operations() -> str:
     """docs/internals/operations.md."""
+    from tests.cuda.travels import TRAVELS
+
     ops = declarations()
     rows = []
     for path in sorted(ENTRIES):
@@ -160,7 +163,8 @@ def operations() -> str:
             formula = "; ".join(f"{name}: `{text}`" for name, text in declared.formulas.items()) or "none"
             order = _order(entry)
             forward = "own jvp" if "jvp" in declared.options else declared.options.get("kind", "general").lower()
-        cells = (f"`{path}`", formula, order, forward, "yes" if entry.complex else "", source)
+        cuda = f"CPU: {', '.join([f'`{name}`' for name in TRAVELS[path]])}" if path in TRAVELS else "yes"
+        cells = (f"`{path}`", formula, order, forward, "yes" if entry.complex else "", cuda, source)
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return OPERATIONS + "\n".join(rows) + "\n"
 

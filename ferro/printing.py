@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.batched.array import Batched
 from ferro.batched.levels import RUNNING
 from ferro.core import backend, dtypes
 from ferro.core.base import LEAF, wrap
@@ -167,6 +168,8 @@ def describe(t: Any, name: str = "tensor") -> str:
     """repr of a tensor: its numbers, then what is not the default (size, dtype, history)."""
     a = t._data
     extra = []
+    if type(a) is Batched:
+        return _of_all_slices(t, name)
     if t.device != CPU:
         a = backend.moved(a, CPU)
         extra.append(f"device={str(t.device)!r}")

@@ -109,7 +109,7 @@ class _FunctionPlan(CalledPlan):
             kinds = node.output_kinds
             if not node._materialize_non_diff_grads:
                 kinds = [None if slot is None else kind for kind, slot in zip(kinds, node.outputs, strict=True)]
-            near = next((g for g in given if g is not None), np.zeros(()))
+            near = next((g for g in given if g is not None), node._near)
             grads = [self._cotangent(run, g, kind, node, near) for g, kind in zip(given, kinds, strict=True)]
             found = _backward(self.cls)(node, *grads)
         return _checked_gradients(self, found, node, run.record)
@@ -118,7 +118,8 @@ class _FunctionPlan(CalledPlan):
         if g is None:
             if not node.materialize_grads or kind is None:
                 return None
-            return wrap(backend.beside(getattr(near, "_data", near), np.zeros(*kind)))
+            zeros = np.zeros(*kind)
+            return wrap(zeros if near is None else backend.beside(getattr(near, "_data", near), zeros))
         return g if run.record else wrap(g)
 
 
@@ -281,6 +282,14 @@ def _show(ctx: Any, mode: _mode.Mode) -> None:
         observer.recorded(ctx)
 
 
+def _near(outs: list) -> Any:
+    """A number on the device of the outputs; None where all are the processor's."""
+    for out in outs if backend.DEVICES else ():
+        if isinstance(out, TensorBase) and not backend.is_host(out._data):
+            return backend.beside(out._data, np.zeros(()))
+    return None
+
+
 def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
     """Makes ctx a node of the tape and gives the outputs their history."""
     _check_recorded_dirty(cls, ctx._dirty, outs)
@@ -299,7 +308,7 @@ def _record(cls: Any, ctx: Any, args: tuple, needs: tuple, outs: list) -> list:
         tensor = isinstance(out, TensorBase)
         kinds.append((out._data.shape, out._data.dtype) if tensor else None)
         slots.append(kinds[-1] if tensor and out._data.dtype in INEXACT and not _contains(ctx._nondiff, out) else None)
-    ctx.output_kinds, ctx.outputs = tuple(kinds), tuple(slots)
+    ctx.output_kinds, ctx.outputs, ctx._near = tuple(kinds), tuple(slots), _near(outs)
     inputs_before = {id(a): a for a in args if isinstance(a, TensorBase)}
     own = [i for i, o in enumerate(outs) if id(o) not in inputs_before or _contains(ctx._dirty, o)]
     save = [(t, next((i for i in reversed(own) if outs[i] is t), None)) for t in ctx._to_save]

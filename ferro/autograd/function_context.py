@@ -26,6 +26,7 @@ class FunctionCtx:
     _dirty: tuple
     _nondiff: tuple
     materialize_grads: bool
+    _near: Any = None  # an array where the outputs lie, if that is no memory of the processor's
     _materialize_non_diff_grads: bool  # whether absent cotangents of outputs without a derivative come as zeros, too
 
     def save_for_backward(self, *tensors: Any) -> None:

@@ -10,10 +10,12 @@ from ferro.autograd.graph import GradientEdge
 from ferro.core import backend
 from ferro.core.base import TensorBase, wrap
 from ferro.core.captures import CAPTURES, capturing
+from ferro.core.device import CPU, device
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY
 from ferro.core.history import history, position
 from ferro.core.node import Freed, MultiNode, Node, OutputRef
-from ferro.core.primitives import CAST
+from ferro.core.origins import on_one_device
+from ferro.core.primitives import CAST, TO_DEVICE
 from ferro.core.provenance import at, departures
 from ferro.core.shown import AccumulateGrad
 from ferro.core.size import Size
@@ -50,7 +52,20 @@ def _stand(edge: GradientEdge) -> Any:
         return node.variable
     shape, dtype = node.outputs[index] if isinstance(node, MultiNode) else (node.shape, node.dtype)
     where = OutputRef(node, index, shape, dtype) if isinstance(node, MultiNode) else node
-    return wrap(np.broadcast_to(np.zeros((), dtype), shape), where, _Stand)
+    data = np.broadcast_to(np.zeros((), dtype), shape)
+    if backend.DEVICE_BACKENDS and (location := _place_of(node)) != CPU:
+        data = backend.moved(data, location)
+    return wrap(data, where, _Stand)
+
+
+def _place_of(node: Any) -> device:
+    """The device of what a node computed: where the next move behind it went, or that of a leaf."""
+    while isinstance(node, Node):
+        if node.plan.op is TO_DEVICE and type(node.saved) is tuple:
+            return node.saved[0]
+        node = next(iter(node.edges), None)
+        node = node.node if type(node) is OutputRef else node
+    return CPU if node is None else backend.device_of(node._data)
 
 
 def _one(like: Any) -> np.ndarray:
@@ -100,8 +115,14 @@ def _seeds(roots: list, seeds: list, record: bool, who: str) -> list:
             )
         elif seed._data.dtype is not data.dtype:
             seed = wrap(seed._data.astype(data.dtype)) if not record else backend.apply(CAST, (seed,), (data.dtype,))
-        found.append(seed)
+        found.append(_beside(who, root, seed))
     return found if not CAPTURES or (graph := capturing()) is None else graph.seeds(found)
+
+
+def _beside(who: str, root: Any, seed: Any) -> Any:
+    """The cotangent, unless it lies on another device than its root."""
+    on_one_device(who, root, seed)
+    return seed
 
 
 def _unused(i: int, shape: tuple, roots: list) -> RuntimeError:

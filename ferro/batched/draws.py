@@ -40,6 +40,8 @@ def drawing(numbers: Any, levels: tuple[Level, ...]) -> Any:
 class Draws:
     """A generator's methods, with one draw for all slices of a level or one for each."""
 
+    mask = None  # (a device's, which is no array)
+
     def __init__(self, numbers: Any, level: Level) -> None:
         self.numbers, self.level = numbers, level
 

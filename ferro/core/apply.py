@@ -203,6 +203,12 @@ def recovered(op: Op, given: Sequence, params: tuple, e: Exception, xp: Any = cp
         return op.forward(xp, *given, *params)
 
 
+def _not_there(op: Op, arrays: Sequence, xp: Any, e: TypeError) -> NotImplementedError:
+    """A device's complaint of a dtype, with the operation and the device."""
+    names = [dtypes.FROM_NUMPY[a.dtype].name for a in arrays if a is not None and a.dtype in dtypes.FROM_NUMPY]
+    return NotImplementedError(f"{op.name}: not implemented on device '{xp.device}' for {' and '.join(names)}: {e}")
+
+
 def _in_words(op: Op, arrays: Sequence, e: ValueError) -> Exception:
     """NumPy's complaint, in the user's words."""
     shapes = [a.shape for a in arrays if a is not None]
@@ -248,6 +254,10 @@ def compute(op: Op, xs: tuple, params: tuple, recording: bool) -> Any:
         result = op.forward(xp, *given, *params) if function is None else function(*given, *params)
     except (ValueError, RuntimeWarning) as e:
         result = recovered(op, given, params, e, xp)
+    except TypeError as e:
+        if getattr(xp, "device", None) is None:
+            raise
+        raise _not_there(op, arrays, xp, e) from e
     if op.multi:
         return _wrap_outputs(op, result, mask, xs, arrays, params, recording)
     return _wrap_output(op, result if op.aux else (result,), mask, xs, arrays, params, recording)
@@ -264,7 +274,8 @@ def _wrap_output(op: Op, outs: tuple, mask: int, xs: Any, arrays: Any, params: t
     data = t._data  # (an array, where it was a number of NumPy's)
     if mask and data.dtype in INEXACT:
         plan: Any = op.plans.get(mask) or op.plan(mask)
-        t._node = record(plan, edges_of(plan, xs), xs, arrays, (data, *outs[1:]), params, plan.keeps)
+        noted = plan.keeps or type(data) is not HOST  # (the CPU's nodes that save nothing are too many and too cheap)
+        t._node = record(plan, edges_of(plan, xs), xs, arrays, (data, *outs[1:]), params, noted)
     else:
         mark_detached(t, None if recording else current().detached, op, xs)
     return t

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
-from ferro.batched.array import LIBRARIES, SERVING, plain
+from ferro.batched.array import LIBRARIES, SERVING, Batched, plain
 from ferro.batched.array import new_array as _new_batched
 from ferro.core.device import CPU, DEVICE_BACKENDS, LAZY, device
 from ferro.xp import complete
@@ -132,6 +132,8 @@ def moved(array: Any, to: device, waits: bool = True) -> Any:
     at = device_of(array)
     if at.type == to.type:
         return array
+    if type(array) is Batched:
+        return Batched(moved(array.physical, to, waits), array.level)
     host = array if at is CPU else xp_of(array).to_host(array)
     if to.type == CPU.type:
         return host

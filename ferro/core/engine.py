@@ -6,7 +6,7 @@ exactly descending sequence number, and contributions to one gradient are added 
 in the order of its inputs).  The threaded executor (parallel.py) adds in the same order, hence equals this one bit for bit.
 
 The engine's parts: this loop, a step of it (step.py), what one backward knows (graph_task.py), sums of gradients
-(accumulate.py; those of leaves: accumulate_grad.py), whether they may be made in place (owners.py), threads (parallel.py).
+(accumulate.py; those of leaves: accumulate_grad.py), whether they may be made in place (owners.py), threads (parallel.py, device_threads.py).
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
-from ferro.batched.array import levels_of
+from ferro.batched.array import SERVING, levels_of
 from ferro.batched.levels import ALIVE, RUNNING
-from ferro.core import backend, parallel
+from ferro.core import backend, device_threads, parallel
 from ferro.core import mode as _mode
 from ferro.core.accumulate import add, conform, to_buffer
 from ferro.core.accumulate_grad import leaf_ready
 from ferro.core.backend import HOST
 from ferro.core.base import TensorBase
+from ferro.core.device_threads import belongs_there
 from ferro.core.errors import explain, freed_message
 from ferro.core.graph_task import STATE, Run, wanted
 from ferro.core.history import position
@@ -212,10 +213,10 @@ def execute(run: Run, ready: list) -> None:
                 if not ready:
                     return
                 _, node, g = heappop(ready)
-            if may_share and ready and worth_sharing(ready, node, g, many):
+            if may_share and ready and (threads := sharing(ready, node, g, many)) is not None:
                 heappush(ready, (-node.seq, node, g))
                 node = g = None
-                if parallel.execute(run, ready):
+                if threads.execute(run, ready):
                     return
                 may_share = False
                 continue
@@ -331,13 +332,24 @@ def begin_levels(run: Run, roots: list, seeds: list) -> None:
         run.levels.update(levels_of(t._data))
 
 
+def sharing(ready: list, node: Any, g: Any, many: int) -> Any:
+    """What runs the ready nodes in several threads from here on; None where these gain nothing.
+
+    A device is given its work by one thread, which gains where a branch on the processor is heavy.
+    """
+    if SERVING and (there := belongs_there((0, node, g))) is not belongs_there(ready[0]):
+        here, its = ready[0][1:] if there else (node, g)
+        return device_threads if weight(here, its) > HEAVY or _heavy_behind(here) else None
+    return parallel if worth_sharing(ready, node, g, many) else None
+
+
 def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:
     """Whether several threads gain by running ready nodes at the same time: where there are `many`, and heavy ones.
 
     Of a few branches, and of lighter ones, the kernels are better shared by the workers (native/workers.py). Where the
     gradient of the other node is a scalar yet (a branch that ends in a sum, one of many as a rule), what lies behind counts.
     """
-    if type(g) is HOST and g.size < SHARE_LEAST:  # the common case costs no more than this
+    if (type(g) is HOST and g.size < SHARE_LEAST) or type(g) in SERVING:  # the common case costs no more than this
         return False
     mine, heavy = weight(node, g), HEAVY_IF_ASKED if many == 2 else HEAVY
     if mine <= heavy:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
-from ferro.batched.array import plain
+from ferro.batched.array import SERVING, plain
 from ferro.batched.levels import ALIVE
 from ferro.core import backend, dtypes
 from ferro.core import mode as _mode
@@ -102,10 +102,11 @@ def refuse_overlap(name: str, written: Any, others: tuple, itself: bool = False)
     for other in others:
         if isinstance(other, TensorBase) and (other is written or other._counter is counter is not None):
             a, b = written._data, other._data
-            if type(a) is not HOST or type(b) is not HOST:  # batched: every slice is written by a copy
+            # (batched: every slice is written by a copy; and a backend may tell no addresses)
+            if type(a) is not type(b) or not (type(a) is HOST or hasattr(SERVING.get(type(a)), "address")):
                 continue
-            same = a.ctypes.data == b.ctypes.data and a.strides == b.strides and a.shape == b.shape
-            if itself if same else a.flags.forc and b.flags.forc and np.may_share_memory(a, b):
+            same = backend.address(a) == backend.address(b) and a.strides == b.strides and a.shape == b.shape
+            if itself if same else a.flags.forc and b.flags.forc and backend.xp_of(a).may_share_memory(a, b):
                 raise RuntimeError(
                     f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                     "memory location. Please clone() the tensor before performing the operation."

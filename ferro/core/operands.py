@@ -15,6 +15,7 @@ from ferro.core.base import TensorBase, not_a_tensor, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.history import history
 from ferro.core.mode import ACTIVE, MODE
+from ferro.core.origins import two_devices
 from ferro.core.primitives import CAST
 
 asarray = np.asarray
@@ -177,10 +178,8 @@ def together(op: Any, xp: Any, xs: tuple, arrays: list) -> tuple:
     for i, a in enumerate(arrays):
         if a is not None and backend.is_host(_inner(a)):
             if not backend.is_host(a) or a.ndim or history(xs[i]) is not None:
-                raise RuntimeError(
-                    f"{op.name}: Expected all tensors to be on the same device, but found at least two devices, "
-                    f"{xp.device} and cpu! Bring one to the other with .to(device)."
-                )
+                other = next(k for k, b in enumerate(arrays) if b is not None and not backend.is_host(_inner(b)))
+                raise two_devices(op.name, *[(backend.device_of(arrays[k]), xs[k], arrays[k]) for k in (other, i)])
             arrays[i] = bring(a)
             xs = (*xs[:i], wrap(arrays[i]), *xs[i + 1 :])
     return xs, arrays

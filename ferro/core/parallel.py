@@ -31,15 +31,10 @@ def execute(run: Run, ready: list) -> bool:
     n = run.threads or get_num_threads()
     if n < 2 or in_worker() or in_turn():
         return False
-    shared = _Shared(run, ready)
+    shared = Shared(run, ready)
     with blas_single():
         run_workers(lambda index: shared.work(), n)
-    error, shared.error = shared.error, None  # its traceback leads to `shared`, and to this frame: no cycle must remain
-    if error is not None:
-        try:
-            raise error
-        finally:
-            del error
+    shared.end()
     return True
 
 
@@ -55,7 +50,7 @@ class _Slot:
         self.busy = False
 
 
-class _Shared:
+class Shared:
     """What the threads of one backward share; `lock` guards all of it."""
 
     def __init__(self, run: Run, ready: list) -> None:
@@ -124,6 +119,18 @@ class _Shared:
         finally:
             enter_run(outer)
             _mode.leave(before)
+
+    def end(self) -> None:
+        """Raises the first error of the threads, which have stopped."""
+        error, self.error = (
+            self.error,
+            None,
+        )  # its traceback leads to this object, and to this frame: no cycle must remain
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error
 
     def _take(self, made_ready: list | None) -> tuple | None:
         """The next node for this thread: the youngest of those it just made ready and those that wait."""

@@ -39,7 +39,7 @@ def _classes(target: Any, classes: int, ignore_index: float) -> tuple:
     wrong = valid & ((target < 0) | (target >= classes))
     if wrong.any():
         raise IndexError(
-            f"nll_loss: Target {target[wrong].flat[0]} is out of bounds: the input has {classes} classes, "
+            f"nll_loss: Target {int(target[wrong].reshape(-1)[0])} is out of bounds: the input has {classes} classes, "
             f"so targets lie in [0, {classes - 1}] or are ignore_index={ignore_index}"
         )
     return np.where(valid, target, 0), valid

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from collections import Counter, deque
 from typing import Any
 
@@ -20,12 +21,17 @@ from ferro.symbols import OutOfMemoryError
 _MOST_HOLDERS = 5
 PEAK = {"allocated": 0, "reserved": 0}
 _LATER: deque[tuple[Any, Any]] = deque()  # events, and what may be given back when they are reached
+_GIVING_BACK = threading.Lock()
 
 
 def allocate(stream: Any, size: int) -> Any:
     """Memory of the pool for a stream of CuPy's, the current one if None; OutOfMemoryError with what takes most of it."""
-    while _LATER and _LATER[0][0].done:
-        _LATER.popleft()
+    if _LATER and _GIVING_BACK.acquire(blocking=False):  # (another thread does it else)
+        try:
+            while _LATER and _LATER[0][0].done:
+                _LATER.popleft()
+        finally:
+            _GIVING_BACK.release()
     cupy = driver.cupy()
     pool = cupy.get_default_memory_pool()
     try:

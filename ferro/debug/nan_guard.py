@@ -12,6 +12,7 @@ from ferro.autograd._location import Location, location
 from ferro.autograd._observer import Observer, arrays_of, node_of, outputs_of
 from ferro.batched.array import plain
 from ferro.core.apply import watched
+from ferro.core.backend import on_host
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
 from ferro.core.node import Freed
 from ferro.core.op import Op
@@ -92,6 +93,7 @@ class nan_guard(Observer):
 
     def _bad(self, a: Any) -> Any:
         """Where an array has what is looked for, as an array of bool; None if nowhere."""
+        a = on_host(a)
         if a.dtype not in INEXACT or np.isfinite(a).all():
             return None
         bad = (np.isnan(a) if self.nan else False) | (np.isinf(a) if self.inf else False)
@@ -108,7 +110,7 @@ class nan_guard(Observer):
         return not (guarded and any(self._bad(a) is not None for _, a in _saved(node)))
 
     def _kind(self, a: Any, index: tuple) -> str:
-        return "nan" if np.isnan(a[index]) else "inf"
+        return "nan" if np.isnan(on_host(a[index])) else "inf"
 
     def _raise_forward(self, op: Op, xs: tuple, out: Any, bad: Any) -> None:
         index = _first(bad)

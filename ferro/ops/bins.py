@@ -13,6 +13,7 @@ from ferro.core.arguments import into, need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.looped import by_slices
+from ferro.core.origins import on_one_device
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.extrema import pair_into
 
@@ -49,6 +50,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
             f"bincount: weights should be 1-d and have the same length as input: {list(weights._data.shape)}, "
             f"{list(a.shape)}"
         )
+    on_one_device("bincount", input, weights)
     return wrap(xp_of(a).bincount(a, None if weights is None else weights._data, minlength))
 
 
@@ -203,6 +205,7 @@ def _bins(name: str, bins: Any, d: int = 0) -> int:
 def _grid(name: str, points: Any, dtype: Any, bins: list, ranges: list, weight: Any, density: bool) -> tuple:
     """The histogram of the rows of `points`, and its edges, in the dtype of the input."""
     w = None
+    on_one_device(name, wrap(points), *bins, weight)
     called = dtypes.META_NAMES[dtype]
     for d, b in enumerate(bins):
         if isinstance(b, TensorBase) and (own := dtypes.FROM_NUMPY[b._data.dtype]) is not dtype:

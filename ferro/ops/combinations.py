@@ -10,6 +10,7 @@ import numpy as np
 from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.notices import warn_once
+from ferro.core.origins import on_one_device
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
 from ferro.ops.expanding import EXPAND
@@ -49,6 +50,7 @@ def meshgrid(*tensors: Any, indexing: str | None = None) -> tuple[Tensor, ...]:
             )
         if x._data.dtype is not tensors[0]._data.dtype:
             raise RuntimeError("meshgrid expects all tensors to have the same dtype")
+    on_one_device("meshgrid", *tensors)
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f'meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
     if indexing is None:

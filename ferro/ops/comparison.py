@@ -16,6 +16,7 @@ from ferro.core.inplace import in_place
 from ferro.core.layout import ITERATED
 from ferro.core.op import Op
 from ferro.core.operands import of_array
+from ferro.core.origins import on_one_device
 from ferro.core.samples import Arg, Sample, binary_samples, declare
 from ferro.ops.arithmetic import operator
 
@@ -128,6 +129,7 @@ def isclose(
     """
     for argument, t in (("input", input), ("other", other)):
         need_tensor("isclose", argument, t)
+    on_one_device("isclose", input, other)
     if input._data.dtype is not other._data.dtype:
         raise RuntimeError(f"isclose: both tensors must have the same dtype, got {input.dtype} and {other.dtype}")
     rtol, atol = real_number("isclose", "rtol", rtol), real_number("isclose", "atol", atol)

@@ -14,6 +14,7 @@ from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.dtypes import refuse_gradient
 from ferro.core.layout import arranged, filled, strided
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
+from ferro.core.origins import note
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -32,6 +33,8 @@ def placed(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any
     if device is not None:
         data = backend.moved(data, _device.known(device))
     t = wrap(data)
+    if backend.DEVICES:
+        note(t._data, name)
     if requires_grad:
         if data.dtype not in dtypes.INEXACT:
             refuse_gradient(name, t.dtype)

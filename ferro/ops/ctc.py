@@ -46,12 +46,14 @@ def ctc_vjp(
     g: Tensor, y: Tensor, labels: Tensor, steps: Tensor, lengths: Tensor, zero_infinity: bool, alpha: Any
 ) -> Tensor:
     """The backward of CTC by the log-probabilities, on Tensors."""
-    occupancy = ctc_occupancy(y, wrap(np.zeros((0, *y._data.shape), y._data.dtype)), labels, steps, lengths)
+    occupancy = ctc_occupancy(
+        y, wrap(backend.beside(y._data, np.zeros((0, *y._data.shape), y._data.dtype))), labels, steps, lengths
+    )
     dy = (exp(y) - occupancy) * g.unsqueeze(-1)
     if len(y._data):
         no_path = (occupancy._data[0] == 0).all(-1)  # where there is one, the occupancies of a step add up to one
         dy = where(wrap(no_path[:, None]), 0.0 if zero_infinity else math.nan, dy)
-    return where(wrap((np.arange(len(y._data))[:, None] >= steps._data)[..., None]), 0.0, dy)
+    return where(wrap((backend.beside(y._data, np.arange(len(y._data)))[:, None] >= steps._data)[..., None]), 0.0, dy)
 
 
 def ctc_occupancy(y: Tensor, v: Tensor, labels: Tensor, steps: Tensor, lengths: Tensor) -> Tensor:

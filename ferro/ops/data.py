@@ -11,6 +11,7 @@ from ferro.core import backend, dtypes
 from ferro.core import device as _device
 from ferro.core.base import TensorBase, wrap
 from ferro.core.notices import warn_once
+from ferro.core.origins import note
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage, elements_as
 from ferro.ops.creation import finish, placed
@@ -281,7 +282,10 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         found = found if dtype is None else found.to(dtype)
         return found if device is None else found.to(place)
     a = to_array("as_tensor", data, dtype)
-    return wrap(backend.moved(a if isinstance(data, (*NUMBERS, *SEQUENCES)) else view(a, plain), place))
+    found = wrap(backend.moved(a if isinstance(data, (*NUMBERS, *SEQUENCES)) else view(a, plain), place))
+    if backend.DEVICES:
+        note(found._data, "as_tensor")
+    return found
 
 
 class DataMethods:

@@ -12,6 +12,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.history import history
 from ferro.core.notices import warn_once
+from ferro.core.origins import note
 from ferro.ops.creation import finish, placed
 from ferro.ops.data import NOTHING, plain, to_array, view
 
@@ -49,7 +50,10 @@ def from_numpy(ndarray: Any) -> Tensor:
         )
     if not ndarray.flags.writeable:
         warn_once(READ_ONLY.format("NumPy array", "array"))
-    return wrap(view(array, plain))
+    found = wrap(view(array, plain))
+    if backend.DEVICES:
+        note(found._data, "from_numpy")
+    return found
 
 
 def asarray(
@@ -175,7 +179,11 @@ _HOST_KINDS = (1, 3)  # kDLCPU, kDLCUDAHost
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor that shares the memory of an object of another library through DLPack, or of a capsule that one gave.
 
-    An array of a GPU gives a tensor on it. RuntimeError for a capsule that has been used.
+    - `ext_tensor` (Any): an array, or a capsule
+    - `device` (device, default None): where the tensor is to lie; None: where the array does, of a GPU for instance
+    - `copy` (bool, default None): True: a copy; False: never one, BufferError where one is needed; None: one where it is needed
+
+    RuntimeError for a capsule that has been used.
 
     Example::
 
@@ -185,7 +193,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         >>> x
         tensor([1., 0.])
     """
-    _device.check(device)
+    place = None if device is None else _device.known(device)
     name = capsules.name(ext_tensor)
     if name not in capsules.NAMES if name is not None else not hasattr(ext_tensor, "__dlpack__"):
         raise RuntimeError(
@@ -194,5 +202,14 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         )
     where = getattr(ext_tensor, "__dlpack_device__", None)
     if where is not None and int(where()[0]) not in _HOST_KINDS:
-        return wrap(backend.on_device("from_dlpack").from_dlpack(ext_tensor, copy))
-    return wrap(dtypes.own(capsules.taken(ext_tensor, copy)))
+        data = backend.on_device("from_dlpack").from_dlpack(ext_tensor, copy)
+    else:
+        data = dtypes.own(capsules.taken(ext_tensor, copy))
+    if place is not None and (at := backend.device_of(data)).type != place.type:
+        if copy is False:
+            raise BufferError(f"from_dlpack: what lies on {at} comes to {place} by a copy, but copy=False")
+        data = backend.moved(data, place)
+    found = wrap(data)
+    if backend.DEVICES:
+        note(found._data, "from_dlpack")
+    return found

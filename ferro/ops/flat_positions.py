@@ -44,7 +44,7 @@ def _reached(name: str, index: Any, x: Any) -> None:
         in_bounds(name, index._data, x._data.size, 0, negative=True)
     except IndexError as e:
         data = plain(index._data)
-        bad = data[(data >= x._data.size) | (data < -x._data.size)].flat[0]
+        bad = int(data[(data >= x._data.size) | (data < -x._data.size)].reshape(-1)[0])
         raise IndexError(
             f"{e}: out of range: tried to access index {bad} on a tensor of {x._data.size} elements."
         ) from None

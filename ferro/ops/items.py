@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro.batched.array import SERVING
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor
@@ -71,11 +72,18 @@ def getitem(self: Tensor, key: Any) -> Tensor:
         x, index, dims = _located(self, key)
     if index is None:
         return x
+    _check_there(x, index, dims)
     try:
         return apply(INDEX, (x, _beside(x, index)), (dims,))
     except IndexError:
         _check_bounds("index", x._data.shape, index._data, dims)
         raise
+
+
+def _check_there(x: Any, index: Any, dims: tuple) -> None:
+    """IndexError for an index out of bounds on a device, where it would mean other places."""
+    if type(x._data) in SERVING:
+        _check_bounds("index", x._data.shape, index._data, dims)
 
 
 def _beside(x: Any, index: Any) -> Any:
@@ -147,6 +155,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
                 f"{dtypes.type_name(given.dtype)} for the source."
             )
         given = given.to(x.dtype)
+    _check_there(x, index, dims)
     try:
         refuse_overlap("__setitem__", x, (index, given), itself=True)
         record_write(x, "__setitem__", INDEX_PUT, (_beside(x, index), given), (dims, False), _write_put, PUT_EXPANDED)

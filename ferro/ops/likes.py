@@ -13,6 +13,7 @@ from ferro.core.device import known
 from ferro.core.dtypes import INEXACT, refuse_gradient, to_numpy
 from ferro.core.layout import arranged, filled, strided
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
+from ferro.core.origins import note
 from ferro.ops.creation import refuse_shape
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ __all__ = ["ones_like", "zeros_like"]
 
 def _constant(name: str, make: Any, like: Any, shape: Any, dtype: Any, requires_grad: bool) -> Tensor:
     t = wrap(make(shape, dtype) if type(like) is backend.HOST else backend.new_array(like, shape, make, dtype))
+    if backend.DEVICES:
+        note(t._data, name)
     if requires_grad:
         if dtype not in INEXACT:
             refuse_gradient(name, t.dtype)

@@ -155,7 +155,7 @@ def _in_parts(
     if weight is None:
         total = kept.sum()
     else:  # (the sum goes over rows that count zero too: a mask would have another shape for every slice of a vmap)
-        total = np.where(kept, weight._data.astype(np.float64)[np.where(kept, t, 0)], 0).sum()
+        total = (weight._data.astype(np.float64)[t * kept] * kept).sum()
     return loss.sum() / wrap(as_array(total, loss._data.dtype))
 
 

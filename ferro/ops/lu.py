@@ -14,6 +14,7 @@ from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
 from ferro.core.op import LINEAR, Op
+from ferro.core.origins import on_one_device
 from ferro.core.requirements import require, require_accepted
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import batches, fits, matrices, named, one_dtype, square
@@ -213,6 +214,7 @@ def lu_unpack(
     """
     name = "lu_unpack"
     matrices(name, LU_data, "LU_data")
+    on_one_device(name, LU_data, LU_pivots)
     dtype = FROM_NUMPY[LU_data._data.dtype]
     P, L, U = (backend.functional.empty((0,), dtype=dtype, device=LU_data.device) for _ in range(3))
     if unpack_pivots:

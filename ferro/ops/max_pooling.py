@@ -91,9 +91,10 @@ def _max_with_padding(x: Any, shape: tuple, windows: tuple) -> tuple:
     amounts = [a for pair in zip(reversed(pad), reversed(far), strict=True) for a in pair]
     padded = backend.functional.constant_pad_nd(x, amounts, least)
     values, indices = apply(MAX_POOL, (padded,), (kernel, size, stride, (0,) * len(pad), dilation))
-    places = np.unravel_index(indices._data, padded._data.shape[-len(shape) :])
-    inside = [np.clip(i - p, 0, n - 1) for i, p, n in zip(places, pad, shape, strict=True)]
-    return values, wrap(np.asarray(np.ravel_multi_index(inside, shape), np.int64))
+    place, rest, step = 0, indices._data, 1  # (without padding, with it, elements of a row)
+    for p, n, wide in zip(reversed(pad), reversed(shape), reversed(padded._data.shape), strict=False):
+        place, rest, step = place + (rest % wide - p).clip(0, n - 1) * step, rest // wide, step * n
+    return values, wrap(np.asarray(place, np.int64) if backend.is_host(place) else place)
 
 
 @overload

@@ -15,6 +15,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import of_array, operands, promote
+from ferro.core.origins import on_one_device
 from ferro.core.samples import Arg, Sample, declare, singular, unary_samples
 from ferro.ops.division import no_zero_division, rounded_quotient, some_tensor
 
@@ -242,7 +243,8 @@ def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def integers(name: str, x: Any, y: Any) -> list:
     """The arrays of two integer tensors, promoted."""
-    found = promote(need_tensor(name, "input", x), need_tensor(name, "other", y))
+    on_one_device(name, need_tensor(name, "input", x), need_tensor(name, "other", y))
+    found = promote(x, y)
     if found[0]._data.dtype.kind not in "iu":
         raise NotImplementedError(f"{name}: defined for integer tensors, not for {found[0].dtype}")
     return [t._data for t in found]

@@ -11,6 +11,7 @@ from ferro.core import backend
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.operands import promote
+from ferro.core.origins import on_one_device
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.choices import both_operands
 from ferro.ops.expanding import broadcast_shapes, expand
@@ -52,6 +53,7 @@ def safe_where(condition: Tensor, function: Callable, input: Any, otherwise: Any
     if need_tensor("safe_where", "condition", condition)._data.dtype.kind != "b":
         raise RuntimeError(f"safe_where: expected condition to be a boolean tensor, got {condition.dtype}")
     inputs = input if isinstance(input, tuple) else (input,)
+    on_one_device("safe_where", condition, *inputs, *([] if callable(otherwise) else [otherwise]))
     for x in inputs:
         need_tensor("safe_where", "input", x)
     tensors = [condition, *inputs, *([otherwise] if isinstance(otherwise, TensorBase) else [])]

@@ -11,6 +11,7 @@ from ferro.core.arguments import into, need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.notices import warn_once
+from ferro.core.origins import on_one_device
 from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample, declare
 
@@ -57,6 +58,7 @@ def searchsorted(
         raise RuntimeError(
             f"torch.{name}(): side and right can't be set to opposites, got side of left while right was True"
         )
+    on_one_device(name, sorted_sequence, input, sorter)
     _check_edges(name, edges, x)
     looked_at: Any = (("boundary", sorted_sequence), ("input value", input))
     for what, tensor in looked_at:

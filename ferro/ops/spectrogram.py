@@ -253,7 +253,7 @@ def _overlapped(y: Any, weights: Any, hop: int, center: bool, length: int | None
             f"istft: nothing is left of {frames} frames of n_fft={n} elements, hop_length={hop}, with center={center} and "
             f"length={length}"
         )
-    smallest = abs(envelope._data).min()
+    smallest = float(abs(envelope._data).min())
     if smallest < SMALLEST:
         raise RuntimeError(
             f"istft: window overlap add min: the squared windows must not sum to zero anywhere, but their sum falls to "

@@ -14,6 +14,7 @@ from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
 from ferro.core.looped import by_slices
 from ferro.core.operands import promote
+from ferro.core.origins import on_one_device
 from ferro.core.requirements import require, warned
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.choices import where
@@ -353,6 +354,7 @@ def isin(
         raise TypeError(
             f"isin(): one of elements and test_elements must be a Tensor, got {elements} and {test_elements}"
         )
+    on_one_device("isin", elements, test_elements)
     dtype = dtypes.result_np(given)
     x, among = [as_array(g).astype(dtype) for g in given]
     x, among = backend.beside(among, x), backend.beside(x, among)

@@ -13,6 +13,7 @@ from ferro.core import device as _device
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
 from ferro.core.layout import moved, preserve_format, steps
+from ferro.core.origins import note
 from ferro.core.primitives import CAST, CLONE, TO_DEVICE
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def to(
     if _device.DEVICE_BACKENDS and to is not None and to.type != (at := backend.device_of(self._data)).type:
         non_blocking = non_blocking or any(a is True for a in args)
         self, copy = apply(TO_DEVICE, (self,), (to, at, not non_blocking)), False
+        note(self._data, "to")
     if dtype is dtypes.complex32:
         return self._complex_half()
     wanted = self._data.dtype if dtype is None else dtypes.to_numpy(dtype)
@@ -116,7 +118,10 @@ def to(
         return clone(self, memory_format=memory_format) if copy else _formatted(self, memory_format)
     if self._data.dtype.kind == "c" and wanted.kind not in "cb":
         warnings.warn("to: Casting complex values to real discards the imaginary part", UserWarning, stacklevel=2)
-    return _formatted(apply(CAST, (self,), (wanted,)), memory_format)
+    found = _formatted(apply(CAST, (self,), (wanted,)), memory_format)
+    if to is not None and backend.DEVICES:
+        note(found._data, "to")
+    return found
 
 
 def _cast_method(d: dtypes.dtype) -> Callable[..., Tensor]:

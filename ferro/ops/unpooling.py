@@ -98,7 +98,7 @@ def _check_positions(name: str, shape: tuple, indices: Any, size: tuple) -> None
         RuntimeError,
         f"{name}: Found an invalid max index",
         lambda: (
-            f": {numbers.max() if numbers.max() >= area else numbers.min()} (output volumes are of size "
+            f": {int(numbers.max() if numbers.max() >= area else numbers.min())} (output volumes are of size "
             f"{'x'.join(map(str, size))})"
         ),
     )

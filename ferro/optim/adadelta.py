@@ -73,7 +73,7 @@ class Adadelta(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        counted(state)
+        counted(state, group)
         rho, eps = group["rho"], group["eps"]
         grad = decayed(param, grad, group)
         square, moved = state["square_avg"], state["acc_delta"]

@@ -96,7 +96,7 @@ class Adafactor(PerParameterOptimizer):
             param.copy_(whole)
             return
         matrix = grad.ndim > 1
-        step, lr = counted(state), float(group["lr"])
+        step, lr = counted(state, group), float(group["lr"])
         eps1, eps2 = group["eps"]
         eps1 = finfo(param.dtype).eps if eps1 is None else eps1
         rms = param.norm(2).item() / param.numel() ** 0.5

@@ -86,7 +86,7 @@ class Adagrad(PerParameterOptimizer):
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
         grad = grad.coalesce()
-        lr = float(group["lr"]) / (1 + (counted(state) - 1) * group["lr_decay"])
+        lr = float(group["lr"]) / (1 + (counted(state, group) - 1) * group["lr_decay"])
         place, values = tuple(grad._indices()), grad._values()
         total = state["sum"][place] + values * values
         state["sum"][place] = total
@@ -95,7 +95,7 @@ class Adagrad(PerParameterOptimizer):
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         grad = decayed(param, grad, group)
-        lr = number(group["lr"], group) / (1 + (counted(state) - 1) * group["lr_decay"])
+        lr = number(group["lr"], group) / (1 + (counted(state, group) - 1) * group["lr_decay"])
         total = state["sum"].addcmul_(grad, grad, value=1)
         move_by_quotient(param, grad, plus(total.sqrt(), group["eps"], group), -lr)
 

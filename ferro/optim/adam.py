@@ -106,7 +106,7 @@ class Adam(PerParameterOptimizer):
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         count = state["step"]
-        there, decoupled = is_there(count), group["decoupled_weight_decay"]
+        there, decoupled = group["capturable"] and is_there(count), group["decoupled_weight_decay"]
         step = count.add_(1) if there else count._data.item() + 1
         lr, weight_decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
         mean, square = state["exp_avg"], state["exp_avg_sq"]

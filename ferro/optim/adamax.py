@@ -75,7 +75,7 @@ class Adamax(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        step, (beta1, beta2) = counted(state), group["betas"]
+        step, (beta1, beta2) = counted(state, group), group["betas"]
         grad = decayed(param, grad, group)
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.lerp_(grad, 1 - beta1)

@@ -8,7 +8,7 @@ from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
 from .optimizer import Params
-from .per_parameter import PerParameterOptimizer, counted, decayed, is_there, new_count
+from .per_parameter import PerParameterOptimizer, counted, decayed, new_count
 
 
 class ASGD(PerParameterOptimizer):
@@ -84,9 +84,9 @@ class ASGD(PerParameterOptimizer):
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         lr, lambd = float(group["lr"]), group["lambd"]
-        step, average = counted(state), state["ax"]
+        step, average = counted(state, group), state["ax"]
         grad = decayed(param, grad, group)
-        if is_there(state["step"]):
+        if isinstance(step, Tensor):
             eta, mu = state["eta"], state["mu"]
             param.mul_(1 - lambd * eta).addcmul_(grad, eta, value=-1)
             average.add_(param.sub(average).mul_(mu))

@@ -98,13 +98,13 @@ class NAdam(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        step, lr, (beta1, beta2) = counted(state), number(group["lr"], group), group["betas"]
+        step, lr, (beta1, beta2) = counted(state, group), number(group["lr"], group), group["betas"]
         grad = decayed(param, grad, group, lr)
         mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
         state["mu_product"] *= mu
         # A recorded step has a derivative by the product of the momenta, too.
         product = state["mu_product"]
-        if not group["differentiable"] and not is_there(product):
+        if not group["differentiable"] and not (group["capturable"] and is_there(product)):
             product = product.item()
         mean, square = moved_means(grad, state, beta1, beta2)
         denominator = plus(square.div(1 - beta2**step).sqrt(), group["eps"], group)

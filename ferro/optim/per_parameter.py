@@ -162,10 +162,10 @@ def is_there(count: Tensor) -> bool:
     return type(count._data) in DEVICES
 
 
-def counted(state: dict[str, Any]) -> Any:
-    """The number of this step; a tensor where it lies on a device."""
+def counted(state: dict[str, Any], group: dict[str, Any]) -> Any:
+    """The number of this step; with `capturable` a tensor where it lies on a device, computed with in its own dtype."""
     state["step"] += 1
-    return state["step"] if is_there(state["step"]) else state["step"].item()
+    return state["step"] if group.get("capturable") and is_there(state["step"]) else state["step"].item()
 
 
 def _check_capture(optimizer: Optimizer) -> None:

@@ -9,7 +9,7 @@ from ferro.tensor import Tensor
 
 from .adam import moved_means
 from .optimizer import Params
-from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, is_there, number, plus
+from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, number, plus
 
 
 class RAdam(PerParameterOptimizer):
@@ -79,13 +79,13 @@ class RAdam(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        step, lr, (beta1, beta2) = counted(state), number(group["lr"], group), group["betas"]
+        step, lr, (beta1, beta2) = counted(state, group), number(group["lr"], group), group["betas"]
         mean, square = moved_means(decayed(param, grad, group, lr), state, beta1, beta2)
         correction = 1 - beta2**step
         move = mean / (1 - beta1**step) * lr
         rho_inf = 2 / (1 - beta2) - 1
         rho = rho_inf - 2 * step * beta2**step / correction
-        if is_there(state["step"]) or rho > 5.0:
+        if isinstance(step, Tensor) or rho > 5.0:
             rectified = abs((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
             quick = move * (correction**0.5 * rectified) / plus(square.sqrt(), group["eps"], group)
             move = where(rho > 5.0, quick, move) if isinstance(rho, Tensor) else quick

@@ -92,7 +92,7 @@ class RMSprop(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        counted(state)
+        counted(state, group)
         lr, alpha = number(group["lr"], group), group["alpha"]
         grad = decayed(param, grad, group)
         square = state["square_avg"].mul_(alpha).addcmul_(grad, grad, value=1 - alpha)

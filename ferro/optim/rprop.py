@@ -77,7 +77,7 @@ class Rprop(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        counted(state)
+        counted(state, group)
         previous, size = state["prev"], state["step_size"]
         smaller, larger = group["etas"]
         turned = grad * previous

@@ -33,7 +33,7 @@ def minimize(
       differentiating twice; False: not
     - `options`: more go to SciPy: tol, bounds (of all numbers, in order), constraints, callback, options
 
-    The gradient is that of the tape. SciPy computes in double precision.
+    The gradient is that of the tape. SciPy computes in double precision, on the CPU, wherever the parameters lie.
 
     Returns SciPy's OptimizeResult, whose ``x`` is a tensor or a tuple of tensors like `params`, and whose ``jac`` (if it is
     there) has the same form.
@@ -82,14 +82,14 @@ class _Problem:
                 raise TypeError(f"minimize: params must be real and of floating dtype, but number {i} is {p.dtype}")
         if not self.like:
             raise ValueError("minimize: params is empty")
-        self.start = np.concatenate([p.detach().numpy().astype(np.float64).reshape(-1) for p in self.like])
+        self.start = np.concatenate([p.detach().cpu().numpy().astype(np.float64).reshape(-1) for p in self.like])
 
     def tensors(self, x: Any) -> list[Tensor]:
         """The parts of a vector in the shapes and dtypes of the parameters."""
         parts, begin = [], 0
         for p in self.like:
             end = begin + p.numel()
-            parts.append(from_numpy(x[begin:end].reshape(p.shape).copy()).to(p.dtype))
+            parts.append(from_numpy(x[begin:end].reshape(p.shape).copy()).to(p.device, p.dtype))
             begin = end
         return parts
 
@@ -139,4 +139,4 @@ class _Problem:
 
     def flat(self, parts: list[Tensor]) -> Any:
         """Tensors as one vector of float64."""
-        return np.concatenate([p.detach().numpy().astype(np.float64).reshape(-1) for p in parts])
+        return np.concatenate([p.detach().cpu().numpy().astype(np.float64).reshape(-1) for p in parts])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from ferro.core.graph_task import STANDING
 from ferro.cpu import shape
 from ferro.cuda import driver
 from ferro.cuda.loading import load
-from tests.cuda import emulated, hand, stand_in
+from tests.cuda import emulated, hand, stand_in, stand_in_device
 
 REAL = os.environ.get("FERRO_TEST_CUDA") == "1"
 
@@ -41,3 +42,21 @@ def cuda() -> Iterator[str]:
     backend.DEVICES.remove(stand_in.Array)
     backend._MODULES.pop(stand_in.Array)
     shape.GEOMETRIES.pop(stand_in.Array)
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list]:
+    """A list of the graphs that are launched, one entry for each launch; accesses to memory are looked at."""
+    if REAL:
+        pytest.skip("the launches of the stand-in's graphs are counted")
+    found: list = []
+    plain = stand_in_device.Graph.launch
+
+    def launch(self: Any, stream: Any = None) -> None:
+        found.append(self)
+        plain(self, stream)
+
+    monkeypatch.setattr(stand_in_device.Graph, "launch", launch)
+    with stand_in_device.watched() as device:
+        yield found
+        assert not device.wrong

@@ -1,19 +1,21 @@
 """Kernels of a GPU run on the processor: their C++ text compiled by g++ with a small header (emulation.h), threads as fibres.
 
-Many texts are compiled together and kept in a folder of the system for temporary files, by their content. A text without
-barriers and shuffles runs one thread after the other. `in_order(seed)` chooses the order of threads between barriers.
+Many texts are compiled together and kept in a folder of the system for temporary files, by their content; so is the header,
+as the compiler has read it. What two processes need one compiles. A text without barriers and shuffles runs one thread after the
+other. `in_order(seed)` chooses the order of threads between barriers.
 """
 
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ HEADER = Path(__file__).with_name("emulation.h")
 _SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?(\w+)\(([^)]*)\)')
 _DYNAMIC = re.compile(r"extern __shared__ (\w+) (\w+)\[\];")
 _TOGETHER = re.compile(r"__sync\w+\(|_sync\(")  # what threads do together
-_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-w", "-ffp-contract=off")
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-w", "-ffp-contract=off")
+FOLDER = Path(tempfile.gettempdir()) / f"ferro-emulated-{os.getuid()}"
 # Flags beside these for all libraries of this process, such as those of a sanitiser.
 MORE_FLAGS = tuple(os.environ.get("FERRO_EMULATION_FLAGS", "").split())
 _LIBRARIES: dict[str, ctypes.CDLL] = {}
@@ -71,28 +74,44 @@ def _wrapped(text: str) -> str:
     return f"namespace {mark} {{\n{inner}\n{chr(10).join(runs)}\n}}\n"
 
 
+def _kept(content: str, ending: str, make: Callable[[Path], object]) -> Path:
+    """The file of this content, made where it is not there yet: by one process, for which the others wait."""
+    place = FOLDER / f"{hashlib.blake2b(content.encode(), digest_size=12).hexdigest()}{ending}"
+    if not place.exists():
+        FOLDER.mkdir(mode=0o700, exist_ok=True)
+        with Path(f"{place}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not place.exists():
+                with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+                    made = Path(folder) / place.name
+                    make(made)
+                    made.replace(place)
+    return place
+
+
 def compiled(texts: list[str], *flags: str) -> ctypes.CDLL:
     """The library of these kernels."""
     assert COMPILER is not None
-    flags = (*flags, *MORE_FLAGS)
-    whole = HEADER.read_text() + "".join(map(_wrapped, dict.fromkeys(texts)))
-    name = hashlib.blake2b((whole + " ".join(flags)).encode(), digest_size=12).hexdigest()
-    place = Path(tempfile.gettempdir()) / f"ferro-emulated-{os.getuid()}" / f"{name}.so"
-    if not place.exists():
-        place.parent.mkdir(mode=0o700, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=place.parent) as folder:
-            source = Path(folder) / "kernels.cpp"
-            source.write_text(whole)
-            made = Path(folder) / "kernels.so"
-            done = subprocess.run(
-                [COMPILER, *_FLAGS, *flags, "-o", str(made), str(source)], capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, done.stderr[:4000]
-            made.replace(place)
-    found = ctypes.CDLL(str(place))
+    command = [COMPILER, *_FLAGS, *flags, *MORE_FLAGS]
+    header, kernels = HEADER.read_text(), "".join(map(_wrapped, dict.fromkeys(texts)))
+    mark = header + " ".join(command)
+
+    def library(made: Path) -> None:
+        near = _kept(mark, ".h", lambda made: made.write_text(header))
+        _kept(mark, ".h.gch", lambda made: _run(*command, "-x", "c++-header", "-o", str(made), str(near)))
+        source = made.with_suffix(".cpp")
+        source.write_text(f'#include "{near}"\n{kernels}')
+        _run(*command, "-shared", "-o", str(made), str(source))
+
+    found = ctypes.CDLL(str(_kept(mark + kernels, ".so", library)))
     for text in texts:
         _LIBRARIES[text] = found
     return found
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
 
 
 class Kernel:

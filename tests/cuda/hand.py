@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import importlib
-import os
 import pkgutil
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
-from ferro.cuda import by_hand
+from ferro.cuda import by_hand, printer
 from ferro.cuda.by_hand.launching import LAUNCHES
 from ferro.cuda.driver import cupy
+from ferro.elementwise import DECLARED
+from ferro.loop_text import Unprintable
 from tests.cuda import emulated
 
 DTYPES = {"float32": np.float32, "float64": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
+# For tests that take long: of numbers computed as they are, and of those that are widened, one dtype is run each time.
+SOME = [pytest.param(dtype, marks=() if dtype in ("float32", "float16") else pytest.mark.slow) for dtype in DTYPES]
 # What one rounding to the dtype, and a few operations before it, leave of the digits.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-13, "float16": 2e-3, "bfloat16": 1.6e-2}
 SEEDS = (0, 1, 2)
@@ -38,23 +42,38 @@ def all_texts(dtype: str) -> list[str]:
     return list(dict.fromkeys([text for make in families().values() for text in make(dtype)]))
 
 
+@cache
 def compiled_together() -> None:
-    """All texts, those of a family by one run of the compiler of the processor.
+    """Says what is compiled by one run of the compiler of the processor, when the first of it is asked for.
 
-    With a sanitiser that takes minutes: then those of a family and dtype are compiled when the first of them is asked for.
+    The texts of a family and dtype, and the elementwise functions of each dtype that all samples are run in.
     """
-    if emulated.MORE_FLAGS:
-        for make in families().values():
-            for dtype in DTYPES:
-                texts = list(dict.fromkeys(make(dtype)))
-                emulated.TOGETHER.update({text: texts for text in texts if text not in emulated.TOGETHER})
-        return
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done in [
-            pool.submit(emulated.compiled, list(dict.fromkeys([t for d in DTYPES for t in make(d)])))
-            for make in families().values()
-        ]:
-            done.result()
+    groups = [make(dtype) for make in families().values() for dtype in DTYPES]
+    if not emulated.MORE_FLAGS:  # (with a sanitiser that takes minutes)
+        groups += [printed_texts(dtype) for dtype in ("float32", "float64", "complex128")]
+    for group in groups:
+        texts = list(dict.fromkeys(group))
+        emulated.TOGETHER.update({text: texts for text in texts if text not in emulated.TOGETHER})
+
+
+def printed_texts(dtype: str) -> list[str]:
+    """The texts of all elementwise functions that have one of a dtype."""
+    found = []
+    for made in DECLARED.values():
+        if made.formula.__module__.startswith("ferro."):
+            try:
+                found.append(printer.text_of(made.__name__, made.formula, made.arrays, made.numbers, dtype))
+            except Unprintable:
+                assert dtype.startswith("complex"), made.__name__
+    return found
+
+
+def planted(text: str, fault: tuple[str, str], faults: Iterable[tuple[str, str]]) -> str:
+    """The text with a fault planted, compiled together with those that have the others."""
+    wrong = [text.replace(*each) for each in faults]
+    assert text not in wrong, "a fault has no place in the text"
+    emulated.TOGETHER.update(dict.fromkeys(wrong, wrong))
+    return text.replace(*fault)
 
 
 def there(a: np.ndarray) -> Any:

@@ -76,10 +76,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         counts["passed"] += 1
 
 
-def pytest_sessionfinish() -> None:
-    """Writes the counts, beside those of other files."""
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Writes the counts, beside those of other files; of several processes the one does that hears of all tests."""
     place = os.environ.get("FERRO_CUDA_TABLE")
-    if place:
+    if place and not hasattr(session.config, "workerinput"):
         path = Path(place)
         known = json.loads(path.read_text()) if path.exists() else {}
         path.write_text(json.dumps(known | _COUNTS, indent=1, sort_keys=True) + "\n")

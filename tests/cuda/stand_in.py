@@ -207,6 +207,8 @@ class Array:
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
     ) -> Any:
         assert stream is None or type(stream) is int
+        if stream is None:  # (who knows no streams takes no memory of a device, as NumPy)
+            raise BufferError("Unsupported device in DLTensor.")
         return self.near.__dlpack__(max_version=max_version, copy=copy)
 
     @property

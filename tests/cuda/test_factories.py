@@ -66,6 +66,7 @@ CALLS: dict[str, Callable[..., Any]] = {
 }
 # Whose numbers are not those of the CPU: random ones, and memory that is not written.
 OTHERS: dict[str, Callable[..., Any]] = {
+    "from_dlpack": lambda **k: ferro.from_dlpack(np.ones(2), **k),
     "empty": lambda **k: ferro.empty(2, **k),
     "empty_like": lambda **k: ferro.empty_like(ferro.ones(2), **k),
     "empty_permuted": lambda **k: ferro.empty_permuted((2, 3), (1, 0), **k),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,28 +13,8 @@ from ferro.cuda import driver
 from ferro.cuda.by_hand.launching import LAUNCHES
 from ferro.graph import CaptureError, Graph, capture
 from ferro.nn import functional as F
-from tests.cuda import stand_in_device
-from tests.cuda.conftest import REAL
 
 pytestmark = pytest.mark.usefixtures("cuda")
-
-
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list]:
-    """A list of the graphs that are launched, one entry for each launch; accesses to memory are looked at."""
-    if REAL:
-        pytest.skip("the launches of the stand-in's graphs are counted")
-    found: list = []
-    plain = stand_in_device.Graph.launch
-
-    def launch(self: Any, stream: Any = None) -> None:
-        found.append(self)
-        plain(self, stream)
-
-    monkeypatch.setattr(stand_in_device.Graph, "launch", launch)
-    with stand_in_device.watched() as device:
-        yield found
-        assert not device.wrong
 
 
 def array(t: Any) -> np.ndarray:

@@ -37,10 +37,17 @@ def tensors(call: Any) -> list:
     return [t for t in call.run() if isinstance(t, ferro.Tensor)]
 
 
+# Of the samples, the first two are run each time.
+SOME = pytest.mark.parametrize(
+    "which", [slice(0, 2), pytest.param(slice(2, None), marks=pytest.mark.slow)], ids=["first", "other"]
+)
+
+
+@SOME
 @pytest.mark.parametrize("path", CAPTURED)
-def test_samples_are_replayed_with_eagers_bits(path: str) -> None:
+def test_samples_are_replayed_with_eagers_bits(path: str, which: slice) -> None:
     entry = ENTRIES[path]
-    for k, sample in enumerate(entry.samples):
+    for k, sample in [*enumerate(entry.samples)][which]:
         rng, dtype = rng_of(path), "float64" if k % 2 else "float32"
         first, second = arrays_of(sample, rng, dtype), arrays_of(sample, rng, dtype)
         ferro.manual_seed(0)
@@ -70,10 +77,11 @@ def test_what_asks_for_numbers_there_is_refused(path: str) -> None:
 DIFFERENTIATED = [path for path in CAPTURED if path not in ("geqrf", "masked_scatter")]
 
 
+@SOME
 @pytest.mark.parametrize("path", DIFFERENTIATED)
-def test_gradients_of_samples_have_eagers_bits(path: str) -> None:
+def test_gradients_of_samples_have_eagers_bits(path: str, which: slice) -> None:
     entry = ENTRIES[path]
-    for k, sample in enumerate(entry.samples[:3]):
+    for k, sample in [*enumerate(entry.samples[:4])][which]:
         dtype, rng = "float64" if k % 2 else "float32", rng_of(path)
         first, second = arrays_of(sample, rng, dtype), arrays_of(sample, rng, dtype)
         eager, mine = (DeviceCall(entry, sample, ferro, arrays, True) for arrays in (second, first))

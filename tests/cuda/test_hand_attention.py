@@ -47,7 +47,7 @@ def kernel(name: str, dtype: str) -> str:
     return f"{name}_tensor" if dtype in MMA else name
 
 
-@pytest.mark.parametrize("dtype", hand.DTYPES)
+@pytest.mark.parametrize("dtype", hand.SOME)
 @pytest.mark.parametrize("causal", [False, True])
 def test_forward_and_backward(causal: bool, dtype: str) -> None:
     rng = np.random.default_rng(1)
@@ -97,11 +97,20 @@ MASKED = [
 ]
 
 
-@pytest.mark.parametrize("dtype", hand.DTYPES)
-@pytest.mark.parametrize("kind", ["bool", "added"])
-def test_masks(kind: str, dtype: str) -> None:
+QUICK = {("bool", "float32", 0), ("added", "float16", 0)}
+# One kind for each way to multiply is run each time; the second turn has the masks with other sizes.
+OF_MASKS = [
+    pytest.param(kind, dtype, turn, marks=() if (kind, dtype, turn) in QUICK else pytest.mark.slow)
+    for kind in ("bool", "added")
+    for dtype in hand.DTYPES
+    for turn in (0, 1)
+]
+
+
+@pytest.mark.parametrize(("kind", "dtype", "turn"), OF_MASKS)
+def test_masks(kind: str, dtype: str, turn: int) -> None:
     rng = np.random.default_rng(6)
-    for number, of in enumerate((*MASKS, *MASKS)):
+    for number, of in enumerate(MASKS, turn * len(MASKS)):
         n, m, width, depth = MASKED[number % len(MASKED)]
         shape = [{-1: (m if at == len(of) - 1 else n)}.get(size, size) for at, size in enumerate(of)]
         shapes = (2, 3, n, depth), (2, 3, n, width), (2, 3, m, width), (2, 3, m, depth)
@@ -187,19 +196,18 @@ def test_infinite_and_large_scores() -> None:
     np.testing.assert_allclose(got, [1, 4, np.nan, np.nan, 7 / 3], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("mask += head / near * far_step + head % near * near_step;", "mask += head * near_step;"),
-        ("* row_step + ", "* column_step + "),
-        ("true && total[r] == 0 ? 0", "false ? 0"),
-        ("if (first + r < queries && key < keys && !mask", "if (first + r < queries && key < keys - 1 && !mask"),
-    ],
-)
+FAULTS_OF_MASKS = [
+    ("mask += head / near * far_step + head % near * near_step;", "mask += head * near_step;"),
+    ("* row_step + ", "* column_step + "),
+    ("true && total[r] == 0 ? 0", "false ? 0"),
+    ("if (first + r < queries && key < keys && !mask", "if (first + r < queries && key < keys - 1 && !mask"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS_OF_MASKS)
 def test_planted_faults_of_masks_are_found(before: str, after: str) -> None:
     text = attention._text("float32", 1, "bool")
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS_OF_MASKS)
     rng = np.random.default_rng(5)
     arrays = [hand.floats(rng, shape, "float32") for shape in ((6, 9, 8),) * 4]
     mask = rng.random((2, 1, 9, 9)) < 0.5
@@ -219,19 +227,18 @@ def test_planted_faults_of_masks_are_found(before: str, after: str) -> None:
     assert agrees == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("    __syncthreads();\n    Shared::fill(tile, v", "    Shared::fill(tile, v"),
-        ("if (key >= keys || (causal && key > first + r))", "if (false)"),
-        ("sums[r][c] *= keep;", ""),
-        ("causal && key > first + r", "causal && key > first"),
-    ],
-)
+FAULTS = [
+    ("    __syncthreads();\n    Shared::fill(tile, v", "    Shared::fill(tile, v"),
+    ("if (key >= keys || (causal && key > first + r))", "if (false)"),
+    ("sums[r][c] *= keep;", ""),
+    ("causal && key > first + r", "causal && key > first"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     text = attention._text("float32", 1)
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     rng = np.random.default_rng(4)
     arrays = [hand.floats(rng, shape, "float32") for shape in ((1, 70, 8),) * 4]
     arrays[2] *= np.linspace(0.1, 3, 70, dtype=np.float32)[:, None]  # (the largest come last)
@@ -251,23 +258,22 @@ def test_planted_faults_are_found(before: str, after: str) -> None:
     assert agrees == [True, False]
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("__syncthreads();\n    float s[4][4];", "float s[4][4];"),
-        ("at + i / 2 * 8);", "at + i % 2 * 8);"),
-        ("(8 * j + lane / 4) * STEP", "(8 * j + lane % 8) * STEP"),
-        ("weights[2 * k + i / 2][i % 2 * 2]", "weights[2 * k + i % 2][i % 2 * 2]"),
-        ("16 * k + lane % 4 * 2 + 8 * i)", "16 * k + lane % 4 * 2)"),
-        ("sums[n][2 * half + 1] *= keep;", ""),
-        ("n / 2 * 8 + lane % 4 * 2 + n % 2;\n        float x", "n / 2 * 8 + lane % 4 + n % 2;\n        float x"),
-        ("(i / 2 ? high : low)", "low"),
-    ],
-)
+FAULTS_OF_TENSOR_CORES = [
+    ("__syncthreads();\n    float s[4][4];", "float s[4][4];"),
+    ("at + i / 2 * 8);", "at + i % 2 * 8);"),
+    ("(8 * j + lane / 4) * STEP", "(8 * j + lane % 8) * STEP"),
+    ("weights[2 * k + i / 2][i % 2 * 2]", "weights[2 * k + i % 2][i % 2 * 2]"),
+    ("16 * k + lane % 4 * 2 + 8 * i)", "16 * k + lane % 4 * 2)"),
+    ("sums[n][2 * half + 1] *= keep;", ""),
+    ("n / 2 * 8 + lane % 4 * 2 + n % 2;\n        float x", "n / 2 * 8 + lane % 4 + n % 2;\n        float x"),
+    ("(i / 2 ? high : low)", "low"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS_OF_TENSOR_CORES)
 def test_planted_faults_of_tensor_cores_are_found(before: str, after: str) -> None:
     text = attention._text("float16", 1)
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS_OF_TENSOR_CORES)
     rng = np.random.default_rng(9)
     arrays = [hand.floats(rng, shape, "float16") for shape in ((1, 70, 24),) * 4]
     arrays[2] *= np.linspace(0.1, 3, 70).astype(np.float16)[:, None]  # (the largest come last)

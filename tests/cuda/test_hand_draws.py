@@ -209,20 +209,19 @@ def test_numbers_do_not_depend_on_the_launch() -> None:
     np.testing.assert_array_equal(np.concatenate(parts), whole)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("round < 10", "round < 9"),
-        ("b = low_c;", "b = low_a;"),
-        ("k += 0x9E3779B9u;", ""),
-        ("w.v[k] < bound ?", "w.v[0] < bound ?"),
-        ("(big)(start + number", "(big)(number"),
-    ],
-)
+FAULTS = [
+    ("round < 10", "round < 9"),
+    ("b = low_c;", "b = low_a;"),
+    ("k += 0x9E3779B9u;", ""),
+    ("w.v[k] < bound ?", "w.v[0] < bound ?"),
+    ("(big)(start + number", "(big)(number"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     (text, *_) = draws.texts("float32")
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     n, rng = 1021, np.random.default_rng(0)
     a = rng.uniform(-1, 1, n).astype(np.float32)
     want = np.where(words(n, 6, 2) < 0.5 * 2**32, 2 * a, 0)

@@ -140,19 +140,18 @@ def test_a_norm_and_its_gradient_look_at_no_numbers(monkeypatch: pytest.MonkeyPa
     ).item() == pytest.approx(3**0.5 * 1e200)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("a.i < b.i ? a : b;\n  return (", "b;\n  return ("),
-        ("known[at] : i", "known[at] : at"),
-        ("int k = first + step; k < end", "int k = first + step; k < end - 1"),
-        ("places[at] = mine.i;\n  __syncthreads();", "places[at] = mine.i;"),
-    ],
-)
+FAULTS = [
+    ("a.i < b.i ? a : b;\n  return (", "b;\n  return ("),
+    ("known[at] : i", "known[at] : at"),
+    ("int k = first + step; k < end", "int k = first + step; k < end - 1"),
+    ("places[at] = mine.i;\n  __syncthreads();", "places[at] = mine.i;"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     text = extremes._text("float32", True)
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     rng = np.random.default_rng(8)
     a = rng.integers(0, 4000, (3, 2000)).astype(np.float32)
     a[1] = np.arange(2000)

@@ -76,19 +76,18 @@ def test_embedding_is_one_launch_and_its_gradient_right() -> None:
     np.testing.assert_allclose(weight.grad.cpu().numpy(), want, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("(o * n + i)", "(o + i)"),
-        ("slice % count", "slice"),
-        ("i < 0 || i >= n", "i > n"),
-        ("* units + u]", "* units]"),
-    ],
-)
+FAULTS = [
+    ("(o * n + i)", "(o + i)"),
+    ("slice % count", "slice"),
+    ("i < 0 || i >= n", "i > n"),
+    ("* units + u]", "* units]"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     text = gathers._text(4)
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     a = np.arange(3 * 5 * 2, dtype=np.float32).reshape(3, 5, 2)
     index = np.array([4, 0, 5, 2])  # (5 is beyond the end)
     agrees = []

@@ -99,18 +99,17 @@ def test_launches_of_a_step_on_tensors() -> None:
     np.testing.assert_allclose(x.grad.cpu().numpy(), want, rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("if (i == t) v -= hit;", "if (i == t + 1) v -= hit;"),
-        ("load(g[each ? team.row : 0])", "load(g[0])"),
-        ("if (mean) slope", "if (!mean) slope"),
-    ],
-)
+FAULTS = [
+    ("if (i == t) v -= hit;", "if (i == t + 1) v -= hit;"),
+    ("load(g[each ? team.row : 0])", "load(g[0])"),
+    ("if (mean) slope", "if (!mean) slope"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     (text,) = losses.texts("float32")
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     rng = np.random.default_rng(2)
     a, g = hand.floats(rng, (6, 40), "float32"), hand.floats(rng, (6,), "float32")
     target = rng.integers(0, 39, 6)

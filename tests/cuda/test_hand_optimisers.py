@@ -139,14 +139,17 @@ def test_a_change_in_place_is_noticed() -> None:
         y.backward()
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [("begin = table[2 * blockIdx.x + 1];", "begin = 0;"), ("? begin + 4096 :", "? begin + 4000 :"), ("sqrt(v)", "v")],
-)
+FAULTS = [
+    ("begin = table[2 * blockIdx.x + 1];", "begin = 0;"),
+    ("? begin + 4096 :", "? begin + 4000 :"),
+    ("sqrt(v)", "v"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     (text,) = optimisers.texts("float32")
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     rng = np.random.default_rng(3)
     arrays = [[hand.floats(rng, (n,), "float32", 0.1, 1) for _ in range(5)] for n in (5000, 40)]
     want = [adam(each, 1, False, False)[0] for each in arrays]

@@ -138,18 +138,17 @@ def test_launches_on_tensors() -> None:
         np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("w >= width) continue;", "w > width) continue;"),
-        ("v > best ||", "v >= best ||"),
-        ("w = c * sw - pw;", "w = c * sw;"),
-    ],
-)
+FAULTS = [
+    ("w >= width) continue;", "w > width) continue;"),
+    ("v > best ||", "v >= best ||"),
+    ("w = c * sw - pw;", "w = c * sw;"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     (text,) = pooling.texts("float32")
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     a = np.array([[3, 3, 1], [2, 2, 5], [9, 9, 9]], np.float32)
     agrees = []
     for each in (text, wrong):

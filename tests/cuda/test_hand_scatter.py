@@ -107,17 +107,16 @@ def test_a_row_of_half_precision_is_rounded_once() -> None:
     assert x.index_add(0, index, ferro.ones(4096, 1, dtype=ferro.float16, device="cuda"))[0].item() == 4096
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("rows[order[j] * width + column]", "rows[j * width + column]"),
-        ("if (left) {", "if (false) {"),
-    ],
-)
+FAULTS = [
+    ("rows[order[j] * width + column]", "rows[j * width + column]"),
+    ("if (left) {", "if (false) {"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     (text,) = scatter.texts("float32")
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     rng = np.random.default_rng(4)
     index, rows = rng.integers(0, 2, 100), hand.floats(rng, (100, 1), "float32")
     want = np.zeros((2, 1))

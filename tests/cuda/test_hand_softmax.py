@@ -121,19 +121,18 @@ def test_one_launch_forward_and_one_backward_on_tensors(name: str, dim: int) -> 
     np.testing.assert_allclose(found[1], found[0], rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("shared[threadIdx.x / 32] = v;\n  __syncthreads();", "shared[threadIdx.x / 32] = v;"),
-        ("total = total * exp(top - v)", "total = total"),
-        ("v = shared[0];", "v = shared[1];"),
-        ("const float v = load(x[at])", "const float v = load(x[at + 1])"),
-    ],
-)
+FAULTS = [
+    ("shared[threadIdx.x / 32] = v;\n  __syncthreads();", "shared[threadIdx.x / 32] = v;"),
+    ("total = total * exp(top - v)", "total = total"),
+    ("v = shared[0];", "v = shared[1];"),
+    ("const float v = load(x[at])", "const float v = load(x[at + 1])"),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), FAULTS)
 def test_planted_faults_are_found(before: str, after: str) -> None:
     (text,) = softmax.texts("float32")
-    wrong = text.replace(before, after)
-    assert wrong != text
+    wrong = hand.planted(text, (before, after), FAULTS)
     a = hand.floats(np.random.default_rng(9), (2, 3000), "float32", -5, 5)
     want = reference("softmax", hand.wide(a), 1)
     agrees = []

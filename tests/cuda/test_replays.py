@@ -12,26 +12,8 @@ import ferro
 from ferro import nn
 from ferro.cuda.by_hand.launching import LAUNCHES
 from ferro.nn import functional as F
-from tests.cuda import stand_in_device
-from tests.cuda.conftest import REAL
 
 pytestmark = pytest.mark.usefixtures("cuda")
-
-
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> list:
-    """A list of the graphs that are launched, one entry for each launch."""
-    if REAL:
-        pytest.skip("the launches of the stand-in's graphs are counted")
-    found: list = []
-    plain = stand_in_device.Graph.launch
-
-    def launch(self: Any, stream: Any = None) -> None:
-        found.append(self)
-        plain(self, stream)
-
-    monkeypatch.setattr(stand_in_device.Graph, "launch", launch)
-    return found
 
 
 def graphs(function: Any) -> Any:

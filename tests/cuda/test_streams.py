@@ -404,6 +404,35 @@ def test_a_loader_gives_pinned_batches() -> None:
     assert batches[1]["x"].to("cuda", non_blocking=True).tolist() == [[2.0] * 3, [3.0] * 3]
 
 
+@stand_in_only
+def test_batches_of_a_loader_are_copied_in_a_stream_of_their_own(watch: Any) -> None:
+    """The copy waits for nothing that the current stream was given; what reads the batch waits for the copy."""
+    samples = [ferro.full((3,), float(i)) for i in range(6)]
+    w = ferro.ones(3, device="cuda")
+    current = stand_in_device.current()
+    streams, found = set(), []
+    for batch in ferro.utils.data.DataLoader(samples, batch_size=2, pin_memory=True):
+        before = dict(current.clock)
+        x = batch.to("cuda", non_blocking=True)
+        written = stand_in_device.DEVICE.memory[x._data.near.__array_interface__["data"][0]].written
+        assert written is not None
+        stream = stand_in_device.stream_at(written[0])
+        streams.add(stream.ptr)
+        assert stream.clock.get(current.ptr, 0) < before[current.ptr]
+        w = w * x.sum()
+        found.append(x)
+    assert len(streams) == 1
+    assert 0 not in streams
+    side = ferro.cuda.Stream()
+    with ferro.cuda.stream(side):  # (the copy is ordered with the stream that asks for it, and with no other)
+        y = samples[1].pin_memory().to("cuda", non_blocking=True) * 2
+    with pytest.raises(stand_in_device.Race, match="and does not wait for it"):
+        y.add_(1)
+    ferro.cuda.synchronize()
+    assert [x.tolist() for x in found] == [[[2.0 * i] * 3, [2.0 * i + 1] * 3] for i in range(3)]
+    assert (w.tolist(), y.tolist()) == ([3 * 15 * 27.0] * 3, [2.0] * 3)
+
+
 class Foreign:
     """An array of another library, in the memory of the device."""
 
@@ -446,6 +475,26 @@ def test_memory_is_shared_with_other_libraries() -> None:
     with pytest.raises(AttributeError, match="on non-CUDA tensor type"):
         ferro.ones(1).__cuda_array_interface__
     assert not hasattr(ferro.ones(1), "__cuda_array_interface__")
+
+
+def test_arrays_of_the_processor_and_of_the_device_are_not_taken_for_each_other() -> None:
+    torch = pytest.importorskip("torch")
+    for theirs in (np.arange(3.0), torch.arange(3.0, dtype=torch.float64)):
+        here, far = ferro.from_dlpack(theirs), ferro.from_dlpack(theirs, device="cuda")
+        assert (here.device.type, far.device.type) == ("cpu", "cuda")
+        theirs[0] = 7.0
+        assert (here.tolist(), far.tolist()) == ([7, 1, 2], [0, 1, 2])
+        with pytest.raises(BufferError, match="what lies on cpu comes to cuda by a copy, but copy=False"):
+            ferro.from_dlpack(theirs, device="cuda", copy=False)
+    x = data()
+    near = ferro.from_dlpack(WithCapsule(x), device="cpu")
+    assert (near.device.type, near.tolist()) == ("cpu", x.tolist())
+    for take in (np.from_dlpack, *(() if torch.cuda.is_available() else (torch.from_dlpack,))):
+        with pytest.raises((BufferError, RuntimeError, AssertionError), match=r"(?i)device|cuda"):
+            take(x)
+    for take in (np.asarray, np.array, torch.as_tensor):
+        with pytest.raises((TypeError, RuntimeError), match="cuda"):
+            take(x)
 
 
 # --- graphs ------------------------------------------------------------------------------------------------------------
