@@ -23,7 +23,7 @@ RANK, SIZE = dist.get_rank(), dist.get_world_size()
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "int8", "bool")
 OPERATIONS = ("SUM", "PRODUCT", "MIN", "MAX", "AVG", "BAND", "BOR", "BXOR")
 SOME = dist.new_group([0, SIZE - 1])
-found: dict[str, np.ndarray] = {}
+found: dict[str, Any] = {}  # arrays by name
 refused: dict[str, str] = {}
 
 
