@@ -61,10 +61,13 @@ def world(
     """The group of all ranks; RuntimeError without mpi4py, ValueError if MPI counts them otherwise."""
     MPI = mpi_of(size, seconds)
     communicator = MPI.COMM_WORLD
-    if (rank, size) != (communicator.Get_rank(), communicator.Get_size()):
+    counted = communicator.Get_rank(), communicator.Get_size()
+    if (rank, size) != counted:
+        alone = "; processes find each other by MPI alone, not by MASTER_ADDR, and none has been started with this one"
         raise ValueError(
-            f"init_process_group: rank {rank} of {size} was asked for, but MPI says rank {communicator.Get_rank()} of "
-            f"{communicator.Get_size()}. Start the script by mpiexec -n {size}, or python -m ferro.distributed.run"
+            f"init_process_group: rank {rank} of {size} was asked for, but MPI says rank {counted[0]} of {counted[1]}"
+            f"{alone if counted[1] == 1 else ''}. Start the script by mpiexec -n {size}, srun -n {size}, or "
+            f"python -m ferro.distributed.run --nproc-per-node {size}"
         )
     if size > 1:
         end_all_with_one(communicator)

@@ -19,7 +19,7 @@ from ferro.nn.parallel import DistributedDataParallel
 from ferro.utils.data import DataLoader, DistributedSampler
 from tests.distributed.placing import BACKEND, DEVICE, checked
 
-KIND, ACTION, FOLDER = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+KIND, ACTIONS, FOLDER = sys.argv[1], sys.argv[2], Path(sys.argv[3])
 dist.init_process_group(BACKEND, pg_options=dist.GroupOptions(deterministic=True))
 RANK, SIZE = dist.get_rank(), dist.get_world_size()
 DATA = np.random.default_rng(0).standard_normal((40, 6)).astype(np.float32)
@@ -103,8 +103,7 @@ def whole(training: Training) -> dict[str, Any]:
     }
 
 
-training = Training()
-if ACTION == "save":
+def save(training: Any) -> None:
     training.steps(STEPS)
     if KIND == "parts":  # written in a thread, while training goes on
         future, epoch = checkpoint.async_save({"training": training}, checkpoint_id=FOLDER), training.epoch
@@ -114,34 +113,44 @@ if ACTION == "save":
         checkpoint.save({"training": training}, checkpoint_id=FOLDER)
         after = training.steps(STEPS)
     np.savez(FOLDER / f"expected_{RANK}.npz", losses=after, **whole(training))
-else:
-    planner = checkpoint.DefaultLoadPlanner(allow_partial_load=ACTION == "others")  # (ranks that did not save)
+
+
+def again(training: Any) -> None:
+    """As many ranks in the same parts: bit for bit."""
+    checkpoint.load({"training": training}, checkpoint_id=FOLDER)
+    losses = training.steps(STEPS)
+    with np.load(FOLDER / f"expected_{RANK}.npz") as file:
+        expected = dict(file)
+    assert losses == expected["losses"].tolist(), (losses, expected["losses"])
+    for name, value in whole(training).items():
+        if "running" in name and RANK > 0:  # (a buffer that ranks have of their own is that of the first one)
+            continue
+        assert np.array(value, expected[name].dtype).tolist() == expected[name].tolist(), name
+
+
+def others(training: Any) -> None:
+    """Other ranks, some of which did not save, or other parts: the state is that of the first one."""
+    planner = checkpoint.DefaultLoadPlanner(allow_partial_load=True)
     checkpoint.load({"training": training}, checkpoint_id=FOLDER, planner=planner)
-    if ACTION == "again":  # as many ranks in the same parts: bit for bit
-        losses = training.steps(STEPS)
-        with np.load(FOLDER / f"expected_{RANK}.npz") as file:
-            expected = dict(file)
-        assert losses == expected["losses"].tolist(), (losses, expected["losses"])
-        for name, value in whole(training).items():
-            if "running" in name and RANK > 0:  # (a buffer that ranks have of their own is that of the first one)
-                continue
-            assert np.array(value, expected[name].dtype).tolist() == expected[name].tolist(), name
-    else:  # other ranks, or other parts: the state is that of the first one
-        reader = checkpoint.FileSystemReader(FOLDER)
-        metadata = reader.read_metadata()
-        for group in ("model", "optimizer"):
-            state = training.state_dict()[group]
-            for name, value in state.items() if group == "model" else state["state"].items():
-                leaves = {"": value} if group == "model" else {f".{k}": v for k, v in value.items()}
-                for key, leaf in leaves.items():
-                    at = f"training.{group}.{'' if group == 'model' else 'state.'}{name}{key}"
-                    known = metadata.state_dict_metadata[at]
-                    expected = reader.read(known, (0,) * len(known.size), known.size)
-                    found = leaf.full_tensor() if hasattr(leaf, "_spec") else leaf
-                    assert found.tolist() == expected.tolist(), at
-        assert training.optimizer.param_groups[0]["lr"] == 0.01
-        training.steps(2)
+    reader = checkpoint.FileSystemReader(FOLDER)
+    metadata = reader.read_metadata()
+    for group in ("model", "optimizer"):
+        state = training.state_dict()[group]
+        for name, value in state.items() if group == "model" else state["state"].items():
+            leaves = {"": value} if group == "model" else {f".{k}": v for k, v in value.items()}
+            for key, leaf in leaves.items():
+                at = f"training.{group}.{'' if group == 'model' else 'state.'}{name}{key}"
+                known = metadata.state_dict_metadata[at]
+                expected = reader.read(known, (0,) * len(known.size), known.size)
+                found = leaf.full_tensor() if hasattr(leaf, "_spec") else leaf
+                assert found.tolist() == expected.tolist(), at
+    assert training.optimizer.param_groups[0]["lr"] == 0.01
+    training.steps(2)
+
+
+for action in ACTIONS.split("+"):
+    {"save": save, "again": again, "others": others}[action](Training())
 dist.destroy_process_group()
 checked()
 if RANK == 0:
-    print(f"{SIZE} ranks {ACTION}")
+    print(f"{SIZE} ranks {ACTIONS}")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,11 @@ needs_mpi = pytest.mark.skipif(
 
 # Open MPI takes seconds to begin, and ends all ranks itself when one ends before MPI has begun.
 OPEN_MPI = (Path(sys.executable).parent / "ompi_info").exists()
+
+
+def slow(*values: Any) -> Any:
+    """Parameters that `make test` leaves out: another case goes the same way, and most of the time Python starts."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def environment(**given: str) -> dict[str, str]:

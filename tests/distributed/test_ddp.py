@@ -12,7 +12,7 @@ import pytest
 from ferro import nn
 from ferro.distributed import run
 from tests.distributed.starting import started
-from tests.distributed.test_mpi import HERE, on_devices, ranks
+from tests.distributed.test_mpi import HERE, on_ranks, ranks
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -29,18 +29,23 @@ def test_it_is_found_where_pytorch_has_it() -> None:
     assert module.__name__ == module.DistributedDataParallel.__module__
 
 
-@on_devices
-@pytest.mark.parametrize("count", [2, 4])
-@pytest.mark.parametrize("what", ["options", "hooks"])
-def test_what_goes_beyond_means(what: str, count: int, device: str) -> None:
-    """Each function of the scripts states a behaviour; gradients are compared with NumPy's."""
-    done = ranks(count, HERE / f"ddp_{what}_on_ranks.py", device=device)
+@on_ranks((2, 4), (2, 4), quick=("2-cpu", "4-cpu"))
+def test_options(count: int, device: str) -> None:
+    """Each function of the script states a behaviour; gradients are compared with NumPy's."""
+    done = ranks(count, HERE / "ddp_options_on_ranks.py", device=device)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert f"[0] {count} ranks agree on {what}" in done.stdout.splitlines()
+    assert f"[0] {count} ranks agree on options" in done.stdout.splitlines()
 
 
-@on_devices
-@pytest.mark.parametrize("count", [2, 3])
+@on_ranks((2, 4), (2, 4), quick=("4-cpu", "2-nccl"))
+def test_hooks(count: int, device: str) -> None:
+    """Likewise."""
+    done = ranks(count, HERE / "ddp_hooks_on_ranks.py", device=device)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"[0] {count} ranks agree on hooks" in done.stdout.splitlines()
+
+
+@on_ranks((2, 3), (2, 3), quick=("2-cpu", "3-cpu", "2-nccl"))
 def test_gradients_flow_through_exchanges(count: int, device: str) -> None:
     """As through one process that has the tensors of all: central differences in NumPy."""
     done = ranks(count, HERE / "nn_on_ranks.py", device=device)
@@ -48,7 +53,7 @@ def test_gradients_flow_through_exchanges(count: int, device: str) -> None:
     assert f"[0] {count} ranks agree on gradients" in done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_sums_in_order_go_on_while_the_program_does(count: int) -> None:
     """Each function of the script states a behaviour; the sums are NumPy's, bit for bit."""
     done = ranks(count, HERE / "ordered_on_ranks.py")
@@ -57,7 +62,7 @@ def test_sums_in_order_go_on_while_the_program_does(count: int) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="memory is found under /proc, which is not here")
-@pytest.mark.parametrize(("count", "far"), [(2, "0"), (3, "0"), (2, "1")])
+@pytest.mark.parametrize(("count", "far"), [(2, "0"), pytest.param(3, "0", marks=pytest.mark.slow), (2, "1")])
 def test_memory_that_ranks_share_is_given_back(count: int, far: str) -> None:
     """With the model, with its group, with all groups. Where MPI takes the ranks for far ones there is none."""
     script, wanted = HERE / "shared_on_ranks.py", str(int(far == "0"))
@@ -66,7 +71,7 @@ def test_memory_that_ranks_share_is_given_back(count: int, far: str) -> None:
     assert f"[0] {count} ranks have given {wanted} back" in out.splitlines()
 
 
-@pytest.mark.parametrize("end", ["threading.Event().wait()", "sys.exit(0)"])
+@pytest.mark.parametrize("end", [pytest.param("threading.Event().wait()", marks=pytest.mark.slow), "sys.exit(0)"])
 def test_a_rank_that_does_not_come_to_share_memory_is_named(end: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

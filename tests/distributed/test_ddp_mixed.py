@@ -44,7 +44,7 @@ def reference(torch: Any, ranks: int) -> list[np.ndarray]:
 
 
 @needs_mpi
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), 2, 4])
 def test_mixed_precision_on_ranks(count: int, torch: Any, tmp_path: Path) -> None:
     """Each function of the script states a behaviour; what it trains is near PyTorch's, and the same on all ranks."""
     script, file = HERE / "ddp_mixed_on_ranks.py", tmp_path / "trained"

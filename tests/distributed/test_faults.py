@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ferro
-from tests.distributed.starting import OPEN_MPI, left_over, needs_mpi, started
+from tests.distributed.starting import OPEN_MPI, left_over, needs_mpi, slow, started
 
 SCRIPT = Path(__file__).parent / "faults_on_ranks.py"
 PLACE = r"\S*faults_on_ranks\.py:\d+"
@@ -25,10 +25,12 @@ pytestmark = pytest.mark.timeout(300)
             "hangs",
             f"DistBackendError: .*all_reduce #5 at {PLACE}.*rank 1 has not come: it last began .*#4 .* is at {PLACE} in hang",
         ),
-        ("stopped", "DistBackendError: .*all_reduce #5 .*rank 1 does not answer"),
+        slow("stopped", "DistBackendError: .*all_reduce #5 .*rank 1 does not answer"),
         ("leaves", "DistBackendError: .*all_reduce #5 .*rank 1 has ended: it last began all_reduce #4"),
-        ("destroys", "DistBackendError: .*all_reduce #5 .*rank 1 has destroyed the group"),
-        ("another", f"DistBackendError: .*: rank . began .* #5 at {PLACE}.*, where this rank began .* #5 at {PLACE}"),
+        slow("destroys", "DistBackendError: .*all_reduce #5 .*rank 1 has destroyed the group"),
+        slow(
+            "another", f"DistBackendError: .*: rank . began .* #5 at {PLACE}.*, where this rank began .* #5 at {PLACE}"
+        ),
     ],
 )
 def test_a_rank_that_does_not_come_is_named(case: str, said: str) -> None:
@@ -45,7 +47,7 @@ def test_a_rank_that_does_not_come_is_named(case: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("another", r"rank 1: broadcast #5 of \[3\] ferro.float32, root 1 at"),
+        slow("another", r"rank 1: broadcast #5 of \[3\] ferro.float32, root 1 at"),
         ("shape", r"rank 1: all_reduce #5 of \[4\] ferro.float32, SUM at"),
     ],
 )

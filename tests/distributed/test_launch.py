@@ -58,6 +58,7 @@ def test_a_rank_that_is_killed_is_named_and_all_start_again_with_fewer(tmp_path:
 
 
 @needs_mpi
+@pytest.mark.slow
 def test_restarts_end_with_the_last_status(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import os, sys\nif os.environ['RANK'] == '1':\n    sys.exit(3)\n")
@@ -100,7 +101,9 @@ def test_each_rank_has_a_log_of_each_run(tmp_path: Path) -> None:
 
 
 @needs_mpi
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_a_signal_to_the_launcher_ends_all_ranks(number: signal.Signals, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

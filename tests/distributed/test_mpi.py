@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +27,17 @@ pytestmark = [
 ]
 
 
-# The device of the tensors, and with it what they are exchanged by: NCCL on GPUs, those of the stand-in unless FERRO_TEST_CUDA=1.
-on_devices = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", id="nccl")])
+def on_ranks(mpi: Sequence[int], nccl: Sequence[int], quick: Sequence[str] = ("2-cpu", "4-cpu", "2-nccl")) -> Any:
+    """Parametrises `count` and `device`: ranks over MPI, and over NCCL on GPUs, those of the stand-in unless FERRO_TEST_CUDA=1.
+
+    `make test` runs the `quick` ones: most of the time Python starts, and the stand-in emulates kernels.
+    """
+    named = {f"{n}-cpu": (n, "cpu") for n in mpi} | {f"{n}-nccl": (n, "cuda") for n in nccl}
+    assert set(quick) <= set(named)
+    marks = {name: () if name in quick else pytest.mark.slow for name in named}
+    return pytest.mark.parametrize(
+        ("count", "device"), [pytest.param(*of, id=name, marks=marks[name]) for name, of in named.items()]
+    )
 
 
 def needs_gpus(count: int) -> None:
@@ -51,16 +62,14 @@ def ranks(count: int, script: Path, *arguments: str, device: str = "cpu") -> sub
     )
 
 
-@on_devices
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@on_ranks((1, 2, 3, 4), (1, 2, 3, 4))
 def test_every_exchange_gives_what_numpy_says(count: int, device: str) -> None:
     done = ranks(count, HERE / "collectives_on_ranks.py", device=device)
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"[0] {count} ranks agree" in done.stdout.splitlines()  # (MPI itself may say something besides)
 
 
-@on_devices
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@on_ranks((1, 2, 3, 4), (1, 2, 3, 4))
 def test_data_parallel_training_is_that_of_one_process(count: int, device: str) -> None:
     """With sums in the order of the ranks, bit for bit: 4 ranks as one with 4 parts of a batch."""
     done = ranks(count, HERE / "ddp_on_ranks.py", device=device)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from tests.distributed.placing import IS_GPU
-from tests.distributed.starting import left_over, needs_mpi, started
+from tests.distributed.starting import left_over, needs_mpi, slow, started
 from tests.distributed.test_mpi import HERE, needs_gpus, ranks
 
 pytestmark = [pytest.mark.timeout(300), needs_mpi]
 stand_in_only = pytest.mark.skipif(IS_GPU, reason="the stand-in alone sees the order of accesses")
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("count", [2, *(slow(n) for n in (1, 3, 4))])
 def test_tensors_of_gpus_travel_by_nccl(count: int) -> None:
     done = ranks(count, HERE / "nccl_on_ranks.py", device="cuda")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -90,7 +90,7 @@ def run_planted(planted: str, said: str, program: str, folder: Path) -> None:
 
 
 @stand_in_only
-@pytest.mark.parametrize("fault", PLANTED)
+@pytest.mark.parametrize("fault", [name if "waits for no stream" in name else slow(name) for name in PLANTED])
 def test_mistakes_that_are_planted_are_found(fault: str, tmp_path: Path) -> None:
     run_planted(*PLANTED[fault], RUN, tmp_path)
 
@@ -117,6 +117,7 @@ PLANTED_IN_PARTS = {
 
 
 @stand_in_only
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", PLANTED_IN_PARTS)
 def test_mistakes_that_are_planted_in_modules_in_parts_are_found(fault: str, tmp_path: Path) -> None:
     run_planted(*PLANTED_IN_PARTS[fault], IN_PARTS, tmp_path)
@@ -168,10 +169,10 @@ PLACE = r"\S*script\.py:\d+"
     ("case", "environment", "said"),
     [
         ("hangs", {}, f"all_reduce #3 at {PLACE}.*rank 1 has not come: it last began all_reduce #2 .* in hang"),
-        ("hangs", {"TORCH_NCCL_BLOCKING_WAIT": "1"}, f"all_reduce #3 at {PLACE}.*rank 1 has not come: .* in hang"),
-        ("barrier", {}, f"barrier #3 at {PLACE}.*rank 1 has not come: .* in hang"),
-        ("seconds", {}, f"waited 0.5 s for all_reduce #3 at {PLACE}.*rank 1 has not come: .* in hang"),
-        ("leaves", {}, f"all_reduce #3 at {PLACE}.*rank 1 has ended: it last began all_reduce #2"),
+        slow("hangs", {"TORCH_NCCL_BLOCKING_WAIT": "1"}, f"all_reduce #3 at {PLACE}.*rank 1 has not come: .* in hang"),
+        slow("barrier", {}, f"barrier #3 at {PLACE}.*rank 1 has not come: .* in hang"),
+        slow("seconds", {}, f"waited 0.5 s for all_reduce #3 at {PLACE}.*rank 1 has not come: .* in hang"),
+        slow("leaves", {}, f"all_reduce #3 at {PLACE}.*rank 1 has ended: it last began all_reduce #2"),
         # (which of its exchanges failed NCCL does not say: it is the first that has not been seen to end)
         ("error", {}, f"all_reduce #[23] at {PLACE}.*NCCL says: NCCL_ERROR_REMOTE_ERROR"),
     ],
@@ -194,7 +195,7 @@ def test_an_exchange_that_does_not_end_is_named(
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("another", r"rank 1: broadcast #3 of \[3\] ferro.float32 on cuda:0, root 0 at"),
+        slow("another", r"rank 1: broadcast #3 of \[3\] ferro.float32 on cuda:0, root 0 at"),
         ("shape", r"rank 1: all_reduce #3 of \[4\] ferro.float32 on cuda:0, SUM at"),
     ],
 )
@@ -221,10 +222,10 @@ def test_two_ranks_on_one_gpu_are_refused(tmp_path: Path) -> None:
     assert re.search(r"ranks 0 and 1 have the same GPU \(0000:04:00.0 of .*CUDA_VISIBLE_DEVICES", error), error
 
 
-def test_each_rank_sees_one_of_several_gpus(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("asked", "seen"), [("3,5", ["3", "5", "3"]), slow("GPU-a", ["GPU-a"] * 3)])
+def test_each_rank_sees_one_of_several_gpus(asked: str, seen: list[str], tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("import os\nprint(os.environ.get('CUDA_VISIBLE_DEVICES'))\n")
-    for asked, seen in (("3,5", ["3", "5", "3"]), ("GPU-a", ["GPU-a"] * 3)):
-        status, out, error = started(script, options=("--nproc-per-node", "3"), CUDA_VISIBLE_DEVICES=asked)
-        assert status == 0, error
-        assert sorted(out.split()) == sorted([w for r, s in enumerate(seen) for w in (f"[{r}]", s)])
+    status, out, error = started(script, options=("--nproc-per-node", "3"), CUDA_VISIBLE_DEVICES=asked)
+    assert status == 0, error
+    assert sorted(out.split()) == sorted([w for r, s in enumerate(seen) for w in (f"[{r}]", s)])

@@ -255,7 +255,7 @@ def test_manifests_of_checkpoints_say_the_same() -> None:
 
 
 @needs_mpi
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_objects_between_ranks(count: int, tmp_path: Path) -> None:
     status, out, error = started(HERE / "objects_on_ranks.py", str(tmp_path), options=("--nproc-per-node", str(count)))
     assert status == 0, error[-3000:]

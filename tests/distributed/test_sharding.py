@@ -18,14 +18,10 @@ import ferro.distributed as dist
 from ferro.distributed.fsdp import fully_shard
 from ferro.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from ferro.distributed.tensor.parallel import ColwiseParallel, parallelize_module
-from tests.distributed.test_mpi import HERE, pytestmark, ranks
+from tests.distributed.test_mpi import HERE, on_ranks, pytestmark, ranks
 
 __all__ = ["pytestmark"]
-COUNTS = [2, 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3))]
-# The same, and over NCCL: by the stand-in, whose kernels are emulated, which takes long on more than two ranks.
-ON_BOTH = [pytest.param(*c.values, "cpu", marks=c.marks) if hasattr(c, "values") else (c, "cpu") for c in COUNTS]
-ON_BOTH += [pytest.param(n, "cuda", id=f"{n}-nccl", marks=pytest.mark.slow if n != 2 else ()) for n in (1, 2, 3, 4, 8)]
-on_both = pytest.mark.parametrize(("count", "device"), ON_BOTH)
+MPI, NCCL = (1, 2, 3, 4), (1, 2, 3, 4, 8)
 
 
 @pytest.fixture
@@ -35,7 +31,7 @@ def alone() -> Iterator[None]:
     dist.destroy_process_group()
 
 
-@on_both
+@on_ranks(MPI, NCCL)
 def test_parts_are_those_that_numpy_cuts_and_divided_optimisers_step_as_whole_ones(count: int, device: str) -> None:
     done = ranks(count, HERE / "sharding_on_ranks.py", device=device)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -112,7 +108,7 @@ def test_a_parameter_in_parts_is_a_parameter_and_takes_part_in_autograd(alone: A
     assert layer.weight.full_tensor().tolist() == [[7.0, 7.0], [7.0, 7.0]]
 
 
-@on_both
+@on_ranks(MPI, NCCL, quick=("2-cpu", "4-cpu"))
 def test_a_module_in_parts_trains_as_one_process_does(count: int, device: str) -> None:
     """Bit for bit where a division by the number of ranks is exact, with every optimiser; memory comes and goes."""
     done = ranks(count, HERE / "fsdp_on_ranks.py", device=device)
@@ -191,12 +187,22 @@ def test_what_cannot_be_sharded_is_refused(alone: Any) -> None:
         ferro.optim.LBFGS(layer.parameters())
 
 
-@on_both
+@on_ranks(MPI, NCCL, quick=("2-cpu", "4-cpu"))
 def test_layers_in_parts_compute_and_learn_as_whole_ones(count: int, device: str) -> None:
     """Attention, embeddings and norms, by columns, by rows and along the sequence; with 4 ranks two by two with copies and with parts."""
     done = ranks(count, HERE / "tensor_parallel_on_ranks.py", device=device)
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"[0] {count} ranks divide layers" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("script", "says"), [("fsdp_on_ranks.py", "shard alike"), ("tensor_parallel_on_ranks.py", "divide layers")]
+)
+def test_modules_and_layers_in_parts_over_nccl_in_short(script: str, says: str) -> None:
+    """Fewer optimisers, plans and steps than above."""
+    done = ranks(2, HERE / script, "short", device="cuda")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert f"[0] 2 ranks {says}" in done.stdout.splitlines()
 
 
 @pytest.mark.slow

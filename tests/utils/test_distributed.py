@@ -309,10 +309,20 @@ def test_without_a_group_pytorch_s_errors_are_raised(torch: Any, case: str) -> N
     assert words in str(same.value)
 
 
-def test_several_processes_that_are_not_there_are_refused_in_plain_words() -> None:
-    said = "rank 0 of 2 was asked for, but MPI says rank 0 of 1. Start the script by mpiexec -n 2|2 processes need MPI"
+def test_several_processes_that_are_not_there_are_refused_in_plain_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Named by arguments, or as torchrun names them: MPI has not started them."""
+    said = (
+        "rank 1 of 2 was asked for, but MPI says rank 0 of 1; processes find each other by MPI alone, not by MASTER_ADDR, and "
+        "none has been started with this one. Start the script by mpiexec -n 2, srun -n 2, or "
+        "python -m ferro.distributed.run --nproc-per-node 2|2 processes need MPI"
+    )
     with pytest.raises((ValueError, RuntimeError), match=said):
-        dist.init_process_group("gloo", rank=0, world_size=2)
+        dist.init_process_group("gloo", rank=1, world_size=2)
+    assert not dist.is_initialized()
+    for name, value in {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "RANK": "1", "WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises((ValueError, RuntimeError), match=said):
+        dist.init_process_group("gloo")
     assert not dist.is_initialized()
     with pytest.raises(ValueError, match="rank 1 is not among"):
         dist.init_process_group("gloo", rank=1, world_size=1)

@@ -27,7 +27,7 @@ class ShardedParameter:
     """A parameter in parts (`part`, which the optimiser steps) and as a whole (`whole`, which forward sees)."""
 
     def __init__(
-        self, given: Any, places: list[tuple[Any, str]], mesh: DeviceMesh, policy: MixedPrecisionPolicy
+        self, given: Any, places: list[tuple[Any, str]], mesh: DeviceMesh, policy: MixedPrecisionPolicy, offloads: bool
     ) -> None:
         self.places = places
         spec = spec_over(given, mesh)
@@ -40,6 +40,9 @@ class ShardedParameter:
         start = min(place * most, rows)
         count = min(start + most, rows) - start
         self._padded[:count] = inner[start : start + count]
+        self._is_elsewhere = offloads and not is_host(inner)  # the part: in the memory of the processor
+        if self._is_elsewhere:
+            self._padded = wrap(self._padded).cpu()._data
         self.part = of_spec(self._padded[:count], spec, DParameter, given.requires_grad)
         self.part.__dict__.update({k: v for k, v in given.__dict__.items() if k != "_spec"})
         self.dtype = policy.param_dtype.np if policy.param_dtype and _is_float(inner.dtype) else inner.dtype
@@ -77,14 +80,17 @@ class ShardedParameter:
         self._padded = self._with_part()
         room = self.memory.take()
         part = self._padded if self._padded.dtype == self.dtype else self._padded.astype(self.dtype)
+        if self._is_elsewhere:
+            part = wrap(part).to("cuda")._data
         return group.gather_memory(room, part)
 
     def _with_part(self) -> Any:
         """The padded memory of the part; another one if the part has been given other data."""
         data = self.part._data
-        if data.size == 0 or self._xp.may_share_memory(data, self._padded):
+        xp = numpy_of(self._padded)
+        if data.size == 0 or xp.may_share_memory(data, self._padded):
             return self._padded
-        fresh = self._xp.zeros_like(self._padded)
+        fresh = xp.zeros_like(self._padded)
         fresh[: len(data)] = data
         self.part.data = wrap(fresh[: len(data)])
         return fresh
@@ -139,6 +145,8 @@ class ShardedParameter:
         if factor is not None:
             wrap(grads).div_(factor)
         found = grads[: len(self.part._data)].astype(self.part._data.dtype, copy=False)
+        if self._is_elsewhere:
+            found = wrap(found).cpu()._data
         if self.part.grad is None:
             self.part.grad = of_spec(found, self.part._spec)
         else:
@@ -172,15 +180,19 @@ class Shards:
     """The parameters of one module that are gathered, freed and reduced together."""
 
     def __init__(
-        self, given: Sequence[tuple[Any, list[tuple[Any, str]]]], mesh: DeviceMesh, policy: MixedPrecisionPolicy
+        self,
+        given: Sequence[tuple[Any, list[tuple[Any, str]]]],
+        mesh: DeviceMesh,
+        policy: MixedPrecisionPolicy,
+        offloads: bool = False,
     ) -> None:
         with no_grad():
-            self.parameters = [ShardedParameter(p, places, mesh, policy) for p, places in given]
+            self.parameters = [ShardedParameter(p, places, mesh, policy, offloads) for p, places in given]
         groups = _groups(mesh)
         self._gathers, self.reduces = groups
         self._replicas = mesh.get_group(0) if mesh.ndim == 2 else None
         self.learned = [p for p in self.parameters if p.part.requires_grad]
-        self.on_gpu = any(not is_host(p.part._data) for p in self.parameters)
+        self.on_gpu = any(type(p.memory) is Blocks for p in self.parameters)
         self.is_whole, self.reshards_after_backward, self.syncs = False, True, True
         self.factor: float | None = None  # by which sums of gradients are divided; None: the number of ranks
         self._pending: list[Any] | None = None

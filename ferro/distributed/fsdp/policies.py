@@ -31,9 +31,11 @@ class OffloadPolicy:
 
 @dataclass
 class CPUOffloadPolicy(OffloadPolicy):
-    """Parts lie in the memory of the host, where ferro has them in any case.
+    """Parts, their gradients and what the optimiser keeps lie in the memory of the processor, which steps them; layers compute on the GPU.
 
-    - `pin_memory` (bool, default True): no effect
+    - `pin_memory` (bool, default True): no effect: copies between the two are waited for
+
+    `full_tensor` and `clip_grad_norm_` then exchange tensors of the processor: the group needs both, "cpu:mpi,cuda:nccl".
     """
 
     pin_memory: bool = True

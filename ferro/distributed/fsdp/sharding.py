@@ -119,7 +119,7 @@ def fully_shard(
       the outermost module
     - `shard_placement_fn` (function, default None): must give None or Shard(0) for each parameter
     - `mp_policy` (MixedPrecisionPolicy, default None): the dtypes; None are those of the parameters
-    - `offload_policy` (OffloadPolicy, default None): no effect: parts lie in the host's memory
+    - `offload_policy` (OffloadPolicy, default None): CPUOffloadPolicy() keeps the parts of a GPU's parameters in the processor's memory
     - `ignored_params` (set of parameters, default None): stay as they are
     - `dp_mesh_dims` (default None): must be None
 
@@ -150,12 +150,10 @@ def fully_shard(
     if mesh.ndim > 2:
         raise ValueError(f"fully_shard expects a 1D or 2D DeviceMesh but got {mesh}")
     policy = mp_policy or MixedPrecisionPolicy()
-    if mesh.device_type != "cpu" and isinstance(offload_policy, CPUOffloadPolicy):
-        raise NotImplementedError("fully_shard: CPUOffloadPolicy for a GPU is not there: parts lie where they are used")
     for p, places in given:
         _check_parameter(p, places[0][1], shard_placement_fn)
     _move(module, [p for p, _ in given], mesh.device_type)
-    shards = Shards(given, mesh, policy) if given else None
+    shards = Shards(given, mesh, policy, isinstance(offload_policy, CPUOffloadPolicy)) if given else None
     state = State(module, shards, None if reshard_after_forward is None else bool(reshard_after_forward), policy)
     module._fsdp_state = state
     for other in module.modules():  # (a new root may lie around old ones)

@@ -35,7 +35,7 @@ class DistributedDataParallel(Module, Joinable):
     - `output_device` (default None): kept
     - `dim` (int, default 0): kept
     - `broadcast_buffers` (bool, default None): False leaves buffers as they are; else rank 0's go to all before each forward in
-      training. Deprecated: `forward_sync_buffers` is its new name
+      training, but for those behind one in `no_sync`. Deprecated: `forward_sync_buffers` is its new name
     - `init_sync` (bool, default True): the parameters and buffers of rank 0 go to all
     - `process_group` (default None): None takes the default group, which must have been made (ValueError)
     - `bucket_cap_mb` (float, default None): how many megabytes of gradients travel together; None: a quarter of all, at most 25
@@ -111,7 +111,7 @@ class DistributedDataParallel(Module, Joinable):
 
     def _begin(self, init_sync: bool) -> None:
         """Where there are several processes, they have one model from now on."""
-        self.require_backward_grad_sync = True
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
         self._reducer: Reducer | None = None
         self._lowered: Lowered | None = None
         if init_sync and self.process_group.size() > 1:
@@ -145,14 +145,17 @@ class DistributedDataParallel(Module, Joinable):
         if self.device_ids is not None:
             inputs, kwargs = map_tensors(lambda t: t.to("cuda"), (inputs, kwargs))
         reducer = self._reducer
-        if reducer is None or not self.require_backward_grad_sync:
+        if reducer is None:
             return self._inner(*inputs, **kwargs)
-        recorded = is_grad_enabled()
+        recorded = is_grad_enabled() and self.require_backward_grad_sync
+        sends = self.broadcast_buffers and self.training and self.require_forward_param_sync
         root = 0
-        if self._join_config.enable:
-            root = self._joined.forward_begins(recorded, self.training and self.broadcast_buffers)
-        if self.broadcast_buffers and self.training:
+        if self._join_config.enable and (self.require_backward_grad_sync or sends):
+            root = self._joined.forward_begins(recorded, sends)
+        if sends:
             self._send_from(root, False)
+        if self.training:
+            self.require_forward_param_sync = recorded  # (buffers travel once for gradients that are added up)
         if not recorded:
             return self._inner(*inputs, **kwargs)
         reducer.forward_begins()
