@@ -20,9 +20,7 @@ ON_DATA: dict[str, int] = {
     "new_tensors": 1,
     "ctc": 1,
     "repeating": 1,
-    "linear_entropy": 1,
     "mistakes": 1,
-    "max_pooling": 1,
     "storage": 1,
 }
 # (what asks is about memory: where it lies, or that a batch has several slices)
