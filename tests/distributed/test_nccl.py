@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.distributed.placing import IS_GPU
-from tests.distributed.starting import left_over, needs_mpi, slow, started
+from tests.distributed.starting import OPEN_MPI, left_over, needs_mpi, slow, started
 from tests.distributed.test_mpi import HERE, needs_gpus, ranks
 
 pytestmark = [pytest.mark.timeout(300), needs_mpi]
@@ -136,7 +136,7 @@ def hang():
 
 def run():
     case = sys.argv[1]
-    dist.init_process_group(BACKEND, timeout=timedelta(seconds=1.5))
+    dist.init_process_group(BACKEND, timeout=timedelta(seconds=SECONDS))
     rank = dist.get_rank()
     x = ferro.ones(3, device="cuda")
     dist.all_reduce(x)
@@ -182,7 +182,7 @@ def test_an_exchange_that_does_not_end_is_named(
 ) -> None:
     """By whoever waits on the processor, else by the thread that looks at exchanges: all ranks end."""
     script = tmp_path / "script.py"
-    script.write_text(FAULTS)
+    script.write_text(FAULTS.replace("SECONDS", "8" if OPEN_MPI else "1.5"))
     options = ("--nproc-per-node", "2")
     status, out, error = started(script, case, options=options, FERRO_TEST_DEVICE="cuda", **environment)
     assert status != 0
@@ -202,7 +202,7 @@ def test_an_exchange_that_does_not_end_is_named(
 def test_exchanges_that_do_not_fit_are_found_before_they_begin(case: str, said: str, tmp_path: Path) -> None:
     needs_gpus(2)
     script = tmp_path / "script.py"
-    script.write_text(FAULTS)
+    script.write_text(FAULTS.replace("SECONDS", "8" if OPEN_MPI else "1.5"))
     options = ("--nproc-per-node", "2")
     debug: dict[str, Any] = {"FERRO_TEST_DEVICE": "cuda", "FERRO_DISTRIBUTED_DEBUG": "1"}
     status, _, error = started(script, case, options=options, **debug)
