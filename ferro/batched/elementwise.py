@@ -29,9 +29,9 @@ declare(
     hermite_polynomial_he standard_gamma_grad""",
     )
 )
-declare(**each("e e e", "addcmul clamp dirichlet_grad lerp where masked_fill"))
+declare(**each("e e e", "add_scaled clamp dirichlet_grad lerp where masked_fill"))
 declare(**each("e e - ...", "laguerre gegenbauer gegenbauer_pair"))
-declare(addcmul="e e e e", polygamma="- e", elementwise="- e ...")
+declare(addcmul="e e e e", addcdiv="e e e e", polygamma="- e", elementwise="- e ...")
 
 
 def _typed(f: Any, level: Any, value: Any, like: Any) -> Any:

@@ -11,6 +11,7 @@ from ferro.core import codegen
 from ferro.core import samples as _samples
 from ferro.core.plan import ELEMENTWISE, GENERAL, LINEAR, MULTILINEAR, Plan, argument_names, for_large  # noqa: F401 (declarations take the kinds from here)
 from ferro.cpu import layouts
+from ferro.cpu.kernels.entries import into_place
 from ferro.cpu.lowering import ufunc_of
 from ferro.elementwise import Elementwise
 
@@ -58,6 +59,7 @@ class Op:
         "multi",
         "name",
         "nondiff_indices",
+        "placed",
         "plans",
         "table",
         "taped",
@@ -150,6 +152,7 @@ class Op:
         self.large = None if self.view else for_large(function, direct)
         # by which results are written into arrays that there are, see writes.py
         self.ufunc = None if self.view or self.params else _float_ufunc(direct)
+        self.placed = None if self.view or direct is None else into_place(direct)
         if self.layout and not self.view:
             arrays = None if self.variadic else len(self.inputs)
             others = len(self.params)

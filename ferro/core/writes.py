@@ -37,6 +37,7 @@ def written(op: Op, target: Any, x: Any, y: Any, name: str) -> Any:
     return _written(op, target, (x,) if y is None else (x, y), (), name)
 
 
+@accelerated
 def computed_into(op: Op, target: Any, inputs: tuple, params: tuple, name: str) -> Any:
     """Computes op(*inputs, *params) into `target`, which may be one of the inputs, as `written` does. Returns `target`, or None."""
     counter, recorded = target._counter, False
@@ -51,6 +52,25 @@ def computed_into(op: Op, target: Any, inputs: tuple, params: tuple, name: str) 
         return None
     out = backend.apply(op, inputs, params)  # (by machine code, and so is the write)
     return assigned(target, WHOLE, out, name) if out._node is None else None
+
+
+def joined_into(target: Any, tensors: tuple, dim: int, shape: tuple, name: str) -> Any:
+    """Writes tensors one behind the other into `target`, along a dimension that is new or their own; `shape` is the result's.
+
+    Returns `target`, or None.
+    """
+    if not isinstance(target, TensorBase):
+        return None
+    mode = MODE.get() if ACTIVE else None
+    out, first = target._data, tensors[0]._data
+    if out.shape != shape or out.size < COPY_LEAST or not may_be_written(target, mode) or not out.flags.c_contiguous:
+        return None
+    if any(t is target or t._data.shape != first.shape or not may_be_read(t, target, mode) for t in tensors):
+        return None
+    if not structure.join(out, [t._data for t in tensors], dim):
+        return None
+    bump(target, name)
+    return target
 
 
 WHOLE = (...,)  # the key of all elements

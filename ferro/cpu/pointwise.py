@@ -40,7 +40,7 @@ for _name in ("add", "sub", "mul", "truediv"):
     _declare_entry(_name, "x ~ -> x +", f"jit_small.{_name}", f"jit_broadcast.{_name} jit_broadcast.{_name}_swapped")
 for _name in ("maximum", "minimum"):
     _declare_entry(_name, "x ~ -> x +", f"jit_small.{_name}")
-for _name in ("neg", "sqrt"):
+for _name in ("abs", "neg", "sqrt"):
     _declare_entry(_name, "x -> x +", f"jit_small.{_name}")
 
 
@@ -131,7 +131,8 @@ def lerp(x: Any, y: Any, w: Any) -> Any:
 
 
 def _from_nearer(xp: Any, x: Any, y: Any, /, w: Any) -> Any:
-    return xp.where(xp.abs(w) < 0.5, x + (y - x) * w, y - (y - x) * (1 - w))
+    near = xp.abs(w) < 0.5
+    return xp.where(near, x, y) + (y - x) * xp.where(near, w, w - 1)
 
 
 @fused
@@ -146,6 +147,14 @@ _lerp_number = _function_of(_declare(_from_nearer, name="lerp", entry="x"), _ler
 addcmul = _function_of(
     _declare(lambda xp, x, y, z, /, value: x + y * z * value, name="addcmul", entry="x"),
     lambda x, y, z, value: x + y * z if value == 1 else x + y * z * typed(value, x),
+)
+addcdiv = _function_of(
+    _declare(lambda xp, x, y, z, /, value: x + y / z * value, name="addcdiv", entry="x"),
+    lambda x, y, z, value: x + y / z * typed(value, x),
+)
+add_scaled = _function_of(
+    _declare(lambda xp, x, y, /, alpha: x + y * alpha, name="add_scaled", entry="x"),
+    lambda x, y, alpha: x + y * typed(alpha, x),
 )
 rsqrt = _function_of(_declare(lambda xp, x: 1 / xp.sqrt(x), name="rsqrt"), lambda x: np.reciprocal(np.sqrt(x)))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.strided_copy import assign, copied
+from ferro.cpu.kernels.strided_copy import assign, copied, join  # noqa: F401 (writes.py takes it from here)
 from ferro.cpu.thresholds import COPY_LEAST
 from ferro.native.workers import helpers
 
@@ -43,7 +43,7 @@ def write_(x: Any, value: Any) -> None:
     """Writes `value`, broadcast and cast to any dtype, into x; much of one dtype by all threads."""
     if (
         x.size >= COPY_LEAST
-        and helpers()
+        and (helpers() or (type(value) is np.ndarray and value.ndim == 0))
         and type(value) is np.ndarray
         and value.dtype is x.dtype
         and x.flags.writeable

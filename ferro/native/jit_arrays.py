@@ -16,6 +16,7 @@ from ferro.native.jit import device
 from ferro.native.jit_fields import (
     ALIGNED,
     READABLE,
+    WRITABLE,
     array_type,
     byteorder_of,
     class_of,
@@ -288,6 +289,23 @@ def like(a, in_c_order=True):
     """A new array of the shape and dtype of a, in C order or (if a has no gaps) in that of a."""
     strides = 0 if in_c_order else strides_of(a)
     return new_array(array_type(), new_ref(dtype_of(a)), ndim_of(a), shape_of(a), strides, 0, 0, 0)
+
+
+@device
+def may_be_written(out, a, number):
+    """Whether `out` is an array that may take what `like` makes of a, which lies in C order."""
+    return is_plain(out, number) and flags_of(out) & WRITABLE != 0 and is_like(a, out)
+
+
+@device
+def lies_apart(a, out, width, again):
+    """Whether an array without gaps, as large as `out`, may be read while `out` is written: it is that array, or lies elsewhere.
+
+    again: elements may be read again after they have been written, so that it has to lie elsewhere.
+    """
+    source, target = data_of(a), data_of(out)
+    count, total = size_of(a) * width, size_of(out) * width
+    return source + count <= target or target + total <= source or (source == target and count == total and not again)
 
 
 @device

@@ -30,7 +30,7 @@ from ferro.native import jit_arrays, jit_fields, jit_interpreter
 from ferro.native.jit import LATE, device, link_late
 from ferro.native.jit import kernel as as_kernel
 from ferro.native.jit_export import ENTRY, assembled, entry_type
-from ferro.native.jit_fields import from_python, load64, the_workers
+from ferro.native.jit_fields import from_python, load64, store64, the_workers
 from ferro.native.jit_interpreter import call, release
 from ferro.native.jit_layouts import REPEATED, source
 from ferro.native.jit_work_queue import freely_in_rows
@@ -45,7 +45,7 @@ from ferro.native.thresholds import (
     MOST_CHUNKS,
     SMALL,
 )
-from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS
+from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS, WANTED
 
 intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
 _i64 = types.int64
@@ -91,6 +91,18 @@ def queue():
 
 
 @device
+def wanted_here():
+    """The array that the result may be written into, or 0; see `put_into`."""
+    return load64(the_workers() + 8 * WANTED)
+
+
+@device
+def want(array):
+    """Let the entry of an elementwise function that is called next write its result into an array, or (0) into a new one."""
+    store64(the_workers() + 8 * WANTED, array)
+
+
+@device
 def helpers():
     """How many threads may help with a kernel now, as workers.py counts them. They are called together; -1 if that fails."""
     shared = the_workers()
@@ -117,6 +129,8 @@ _NAMES: dict[str, Any] = {
     "freely_in_rows": freely_in_rows,
     "queue": queue,
     "helpers": helpers,
+    "wanted_here": wanted_here,
+    "want": want,
     "np": np,
     "MOST": ENTRY_MOST,
     "FULL": ENTRY_FULL,

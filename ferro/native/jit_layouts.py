@@ -22,7 +22,9 @@ Note [Layouts]
     groups    an int: how many groups of channels there are; rows then have a number for each group of each image
     changed   an x that is written to;  buffer   an array of its shape that is, or None;  flag   a bool
 
-    Where all words are x, many, =, ~ and number, and the result is x (elementwise functions), arrays may have their
+    Where all words are x, many, =, ~ and number, and the result is x (elementwise functions), it may be written into an array
+    that there is, see `into_place` in cpu/kernels/entries.py, and into x itself but for "again" behind it: the kernel may read
+    elements again after it has written them. Arrays may then have their
     dimensions in any order in memory, the same for all, without gaps: so has the result then. With dims that order may be
     any, too, where all dimensions are reduced, or one of a matrix. A small first array whose dimensions lie in order, with
     gaps (a slice, say), is copied.
@@ -41,6 +43,8 @@ Note [Layouts]
 """
 
 from __future__ import annotations
+
+from ferro.native.entries import is_elementwise
 
 # What is asked of an argument `a`, and (behind "|") what the kernel gets of it, if anything.
 _ARGUMENTS = {
@@ -179,11 +183,7 @@ _RESULTS = {
     "rows": "sized({x}, {rows}) | elements(T, {r}, {rows})",
     "weight": "reduced({x}, 0, first, False, False) | elements(T, {r}, columns)",
 }
-_IN_ROWS, _IN_CHANNELS, _ELEMENTWISE = (
-    {"last", "trailing", "labels", "index"},
-    {"channel", "channels"},
-    {"x", "=", "~", "number"},
-)
+_IN_ROWS, _IN_CHANNELS = {"last", "trailing", "labels", "index"}, {"channel", "channels"}
 
 
 class _Text:
@@ -192,12 +192,14 @@ class _Text:
     def __init__(self, layout: str):
         arguments, _, results = layout.partition(" -> ")
         self.flags = layout.rsplit(maxsplit=1)[-1] if layout[-1] in "?+" else ""
-        self.results = [word for word in results.split() if word not in ("none", self.flags)]
+        self.results = [word for word in results.split() if word not in ("none", "again", self.flags)]
+        self.again = "again" in results
         self.arguments = [kind.replace("many", "x") for kind in arguments.split()]
         self.in_rows = not _IN_ROWS.isdisjoint(self.arguments)
         self.in_channels = not _IN_CHANNELS.isdisjoint(self.arguments)
         # whether arrays may lie in any order: x is read as it lies, and so is all that is read with it
-        free = self.free = self.results == ["r"] or (self.results == ["x"] and _ELEMENTWISE.issuperset(self.arguments))
+        self.elementwise = is_elementwise(layout)
+        free = self.free = self.results == ["r"] or self.elementwise
         names = {kind: f"a{k}" for k, kind in enumerate(self.arguments)}
         self.x = next(names[kind] for kind in ("x", "table", "changed") if kind in names)
         self.names = {
@@ -227,6 +229,8 @@ class _Text:
 
     def read(self) -> None:
         """Reads the arguments and looks whether they are what the layout says."""
+        if self.elementwise:  # (before anything else may call an entry)
+            self.lines += ["wanted = wanted_here()", "want(0)"]
         self.lines += [f"if count != {len(self.arguments)}: return 0", "numbers = room()"]
         self.lines += [f"a{k} = load64(objects + {8 * k})" for k in range(len(self.arguments))]
         for k, kind in enumerate(self.arguments):
@@ -263,6 +267,12 @@ class _Text:
         for k, kind in enumerate(self.results):
             text, _, passed = _RESULTS[kind].format(r=f"r{k}", **self.names).partition("|")
             let_go = [f"release(r{j})" for j in range(k)] + self.let_go
+            if self.elementwise:
+                self.lines += ["there = wanted != 0 and plain and may_be_written(wanted, x_read, number)"]
+                for a in self.named("x", "=", "~"):
+                    apart = f"lies_apart({a}_read, wanted, width, {self.again})".replace(f"{self.x}_read", "x_read")
+                    self.lines += [f"there = there and ({f'is_number({a}) or ' * (a in self.named('~'))}{apart})"]
+                text = f"new_ref(wanted) if there else {text}"
             self.lines += [f"r{k} = {text}", f"if r{k} == 0:", *[f"    {line}" for line in let_go], "    return -1"]
             self.given.append(passed.strip())
 
@@ -295,6 +305,7 @@ class _Text:
 # Of two arrays of which one repeats the other: `large` is the kernel where that is the second one, `other` where it is the first.
 REPEATED = """
 def entry(objects, count):
+    wanted = wanted_here()
     found = near(objects, count)
     if found != 0 or count != 2:
         return found
@@ -310,7 +321,9 @@ def entry(objects, count):
         return 0
     many, out = helpers(), 0
     if many >= 0:
-        out = like(x, True)
+        there = wanted != 0 and may_be_written(wanted, x, number)
+        there = there and lies_apart(x, wanted, width, False) and lies_apart(y, wanted, width, True)
+        out = new_ref(wanted) if there else like(x, True)
     if out == 0:
         return -1
     rows, by_columns = size // columns, first + second < 0

@@ -7,11 +7,12 @@ from numba import types
 
 from ferro.native.jit import device, kernel
 from ferro.native.jit_arrays import array_at, copy_bytes, is_array, is_like, is_number, is_plain, size_of
-from ferro.native.jit_entries import helpers, queue
+from ferro.native.jit_entries import helpers, queue, want
 from ferro.native.jit_fields import (
     WRITABLE,
     address_of,
     class_of,
+    count_of,
     data_of,
     dtype_of,
     external,
@@ -29,18 +30,20 @@ from ferro.native.jit_interpreter import (
     error_is,
     give_up,
     is_tuple,
+    item_at,
     new_long,
     new_ref,
     new_tuple,
+    put_words,
     release,
     retain,
 )
 from ferro.native.jit_objects import (
     FLOAT32,
     FLOAT64,
+    are_plain,
     changes_of,
     computed,
-    function_for,
     handed_on,
     is_float,
     is_op,
@@ -79,6 +82,27 @@ def written(objects, count):
     found = _written(op, target, x, number, load64(objects + 32)) if is_tensor(number) else 0
     release(number)
     return found
+
+
+def computed_into(objects, count):
+    """computed_into(op, target, inputs, params, name), of which inputs and parameters are tuples."""
+    if count != 5:
+        return 0
+    op, target, inputs, params = load64(objects), load64(objects + 8), load64(objects + 16), load64(objects + 24)
+    if not is_op(op) or slot(op, "Op.taped") != the_true() or not is_tensor(target):
+        return 0
+    if not is_tuple(inputs) or not is_tuple(params) or not are_plain(params):
+        return 0
+    arrays, others, mode, words = count_of(inputs), count_of(params), mode_here(), room()
+    if not 1 <= arrays <= 4 or others > 8 or mode == -1 or not _is_free(target, mode):
+        return 0
+    for k in range(arrays):
+        x = item_at(inputs, k)
+        if not is_tensor(x) or not _may_be_read(x, target, mode):
+            return 0
+        store64(words + 8 * k, slot(x, "TensorBase._data"))
+    others = put_words(words + 8 * arrays, params)
+    return _put(op, target, words, arrays, others, load64(objects + 32))
 
 
 def assigned(objects, count):
@@ -138,24 +162,51 @@ def _shared(a, key, b, threads):
 @device
 def _written(op, target, x, y, name):
     """Computes an operation of one tensor (y is 0) or two into a target, and notes the change."""
-    mode, a, out = mode_here(), slot(x, "TensorBase._data"), slot(target, "TensorBase._data")
-    b = a if y == 0 else slot(y, "TensorBase._data")
-    function = function_for(op, a, b)
-    if mode == -1 or function == 0 or not _is_free(target, mode):
+    mode, a, words = mode_here(), slot(x, "TensorBase._data"), room()
+    if mode == -1 or not _is_free(target, mode) or not _may_be_read(x, target, mode):
         return 0
-    if size_of(a) >= ENTRY_MOST or size_of(b) > size_of(a):  # (large results are computed where they belong)
+    if y != 0 and not _may_be_read(y, target, mode):
         return 0
-    if not _may_be_read(x, target, mode) or (y != 0 and not _may_be_read(y, target, mode)):
+    store64(words, a)
+    if y != 0:
+        store64(words + 8, slot(y, "TensorBase._data"))
+    return _put(op, target, words, 1 if y == 0 else 2, 0, name)
+
+
+@device
+def _put(op, target, words, arrays, others, name):
+    """Computes an operation of so many arrays, which stand at an address with other values behind them, into a target."""
+    out, a = slot(target, "TensorBase._data"), load64(words)
+    number = FLOAT32 if is_array(out, FLOAT32) else FLOAT64
+    large = False
+    for k in range(arrays):
+        each = load64(words + 8 * k)
+        if not is_array(each, number) or size_of(each) > size_of(a):
+            return 0
+        large = large or size_of(each) >= ENTRY_MOST
+    direct, placed = slot(op, "Op.direct"), slot(op, "Op.placed")
+    function = direct
+    if placed != the_none() and is_plain(out, number) and is_like(out, a):
+        function = item_at(placed, 0 if number == FLOAT32 else 1)
+    elif large:  # (large results are computed where they belong)
         return 0
-    for each in (a, b, out):
-        retain(each)
-    arguments = room()
-    store64(arguments, a)
-    store64(arguments + 8, b)
-    found = computed(function, arguments, 1 if y == 0 else 2)
-    if found > 0:
+    for k in range(arrays + others):
+        retain(load64(words + 8 * k))
+    retain(out)
+    found = 0
+    if function != direct:
+        want(out)
+        found = computed(function, words, arrays + others)
+    if found == 0 and not large and direct != the_none():
+        found = computed(direct, words, arrays + others)
+    if found == out:
+        release(found)
+        found = new_ref(target) if _noted(target, name) else -1
+    elif found > 0:
         found = _copied(found, out, target, name)
-    give_up(a, b, out)
+    for k in range(arrays + others):
+        release(load64(words + 8 * k))
+    release(out)
     return found
 
 

@@ -19,7 +19,7 @@ VERSIONS = {
     "ferro.native.jit_recorder": ("wrap", "unary", "binary"),
     "ferro.native.jit_recorder_apply": ("apply", "joined"),
     "ferro.native.jit_recorder_views": ("viewed", "parted"),
-    "ferro.native.jit_recorder_writes": ("written", "assigned"),
+    "ferro.native.jit_recorder_writes": ("written", "computed_into", "assigned"),
 }
 STANDING: dict[str, Any] = {}
 """What the names stand for in this process, filled as `accelerated` meets the functions."""

@@ -26,6 +26,7 @@ FIELDS = (
     *(
         "Op.direct",
         "Op.large",
+        "Op.placed",
         "Op.table",
         "Op.taped",
         "Op.viewing",

@@ -13,6 +13,7 @@ SIZE = NEXT + 8 * THREADS
 
 # Machine code that Python calls without a queue (jit_entries.py) reads here where the queue is (0: nowhere yet), how many
 # workers there are, how many threads may work at once, how many cores, how many runs of the pool are going
-# on, and at which address there is a function that makes the workers and wakes them.
-QUEUE, MEMBERS, BUDGET, CORES, RUNS, GATHER = range(6)
-SHARED = np.zeros(6, np.int64)
+# on, and at which address there is a function that makes the workers and wakes them; and the array that the entry which is
+# called next may write its result into (0: it makes one).
+QUEUE, MEMBERS, BUDGET, CORES, RUNS, GATHER, WANTED = range(7)
+SHARED = np.zeros(7, np.int64)

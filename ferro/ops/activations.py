@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import unary
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.dtypes import COMPLEX, INEXACT
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare, unary_samples

@@ -156,7 +156,7 @@ ADD = Op(
 # A sum with a factor, of floats of one dtype: what a step of gradient descent is.
 ADD_SCALED = Op(
     "add_scaled",
-    lambda xp, x, y, /, alpha: x + y * alpha,
+    lambda xp, x, y, /, alpha: xp.add_scaled(x, y, alpha),
     kind=LINEAR,
     x=lambda xp, g: g,
     y=lambda xp, g, alpha: g * alpha,

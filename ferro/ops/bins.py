@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro.batched.array import plain
 from ferro.core import dtypes, return_types
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
+from ferro.core.into import into
 from ferro.core.looped import by_slices
 from ferro.core.origins import on_one_device
 from ferro.core.samples import Arg, Sample, declare

@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, binary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
+from ferro.core.into import into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import NUMBERS, constant, operands, promote
 from ferro.core.samples import Arg, Sample, binary_samples, singular

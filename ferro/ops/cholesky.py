@@ -9,9 +9,9 @@ import numpy as np
 from ferro.batched.array import plain
 from ferro.core import backend, return_types
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.requirements import require_accepted
 from ferro.core.samples import Arg, Sample, declare

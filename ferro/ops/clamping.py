@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.inplace import in_place
+from ferro.core.into import applied_into, into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import constant, operands, promote
 from ferro.core.primitives import CAST
@@ -44,8 +45,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None, *, out: Tensor | None
     dtype = need_tensor("clamp", "input", input)._data.dtype
     if type(min) in PLAIN and type(max) in PLAIN and min is not max and dtype in REAL:  # the frequent case
         op, params = _between(min, max, dtype)
-        result = unary(op, input, params)
-        return result if out is None else into("clamp", out, result, input)
+        return unary(op, input, params) if out is None else applied_into("clamp", out, op, (input,), params)
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     for v in (input, min, max):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core.apply import unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import largest, type_name
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.samples import Arg, Sample, declare, unary_samples
 from ferro.elementwise import elementwise

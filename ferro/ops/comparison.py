@@ -9,10 +9,11 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import binary
-from ferro.core.arguments import into, need_tensor, real_number, unlike
+from ferro.core.arguments import need_tensor, real_number, unlike
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.layout import ITERATED
 from ferro.core.op import Op
 from ferro.core.operands import of_array

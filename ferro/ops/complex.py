@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, INEXACT, type_name
 from ferro.core.inplace import in_place
-from ferro.core.into import unary_into
+from ferro.core.into import into, unary_into
 from ferro.core.layout import ITERATED, geometry
 from ferro.core.op import ELEMENTWISE, LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare, points_complex, unary_samples

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ferro.core.arguments import into, one_dim
+from ferro.core.arguments import one_dim
+from ferro.core.into import into
 from ferro.core.layout import contiguous_format
 from ferro.core.signatures import MARGIN, OUT_LINE, DerivedSignature, text_of
 from ferro.ops import complex, diagonals, expanding, permuting, pieces, shape, slices, strided_views

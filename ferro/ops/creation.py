@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro.core import backend, dtypes
 from ferro.core import device as _device
-from ferro.core.arguments import into, need_tensor, sizes, with_size
+from ferro.core.arguments import need_tensor, sizes, with_size
 from ferro.core.base import LEAF, TensorBase, mark_inference, wrap
 from ferro.core.dtypes import refuse_gradient
+from ferro.core.into import into
 from ferro.core.layout import arranged, filled, strided
 from ferro.core.mode import ACTIVE, is_inference_mode_enabled
 from ferro.core.origins import note

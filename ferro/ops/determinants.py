@@ -9,8 +9,8 @@ import numpy as np
 
 from ferro.core import return_types
 from ferro.core.apply import apply
-from ferro.core.arguments import into
 from ferro.core.dtypes import COMPLEX
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.comparison import eq

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import backend
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.reductions import sum
 from ferro.ops.scans import cumsum

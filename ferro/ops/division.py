@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply, binary, unary
-from ferro.core.arguments import into
 from ferro.core.base import TensorBase
 from ferro.core.inplace import augmented, in_place
-from ferro.core.into import binary_into, unary_into
+from ferro.core.into import binary_into, into, unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import operands, promote
 from ferro.core.requirements import require

@@ -13,8 +13,8 @@ import numpy as np
 
 from ferro.core import return_types
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into
 from ferro.core.casting import in_full_precision
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import named, recorded, square

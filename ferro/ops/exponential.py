@@ -9,10 +9,10 @@ import numpy as np
 
 from ferro.core import dtypes, return_types
 from ferro.core.apply import apply, binary, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
-from ferro.core.into import binary_into, unary_into
+from ferro.core.into import binary_into, into, unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import NUMBERS, of_array, operands, promote
 from ferro.core.primitives import CAST

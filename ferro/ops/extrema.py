@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ferro.core import backend, dtypes, return_types
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, many_dims, need_tensor, one_dim
+from ferro.core.arguments import many_dims, need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
+from ferro.core.into import into
 from ferro.core.layout import DENSE
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, permuted, singular

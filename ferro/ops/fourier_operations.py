@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import unary
-from ferro.core.arguments import into, need_tensor, one_dim, sizes
+from ferro.core.arguments import need_tensor, one_dim, sizes
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT
+from ferro.core.into import into
 from ferro.core.op import LINEAR, Op
 from ferro.ops.padding import constant_pad
 from ferro.ops.structure import cast, clone

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.arguments import into, need_tensor, sizes
+from ferro.core.arguments import need_tensor, sizes
 from ferro.core.dtypes import FROM_NUMPY, INEXACT
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.creation import finish
 from ferro.ops.fourier_operations import _one_dim

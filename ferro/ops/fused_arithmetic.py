@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor, number_first
+from ferro.core.arguments import need_tensor, number_first
 from ferro.core.base import TensorBase
 from ferro.core.inplace import in_place
+from ferro.core.into import applied_into, into
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import operands, promote
@@ -41,8 +42,7 @@ def addcmul(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1
     if old:
         value, tensor1, tensor2 = number_first("addcmul", "value", ("tensor1", "tensor2"), tensor1, tensor2, *old)
     xs = promote(*operands("addcmul", input, tensor1, tensor2))
-    result = apply(ADDCMUL, tuple(xs), (value,))
-    return result if out is None else into("addcmul", out, result, input, tensor1, tensor2)
+    return applied_into("addcmul", out, ADDCMUL, tuple(xs), (value,))
 
 
 FUSED = [((3, 4), (3, 4), (3, 4)), ((3, 4), (4,), (3, 1)), ((), (2,), ()), ((0,), (1,), (1,))]
@@ -85,13 +85,12 @@ def addcdiv(input: Tensor, tensor1: Any, tensor2: Any, *old: Any, value: Any = 1
             ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv "
             "behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
         )
-    result = apply(ADDCDIV, tuple(promote(x, y, z)), (value,))
-    return result if out is None else into("addcdiv", out, result, input, tensor1, tensor2)
+    return applied_into("addcdiv", out, ADDCDIV, tuple(promote(x, y, z)), (value,))
 
 
 ADDCDIV = Op(
     "addcdiv",
-    lambda xp, x, y, z, /, value: x + y / z * xp.typed(value, x),
+    lambda xp, x, y, z, /, value: xp.addcdiv(x, y, z, value),
     kind=ELEMENTWISE,
     x=lambda xp, g: g,
     y=lambda xp, g, z, value: g * (value / z).conj(),

@@ -10,10 +10,11 @@ import numpy as np
 
 from ferro.core import backend
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF, INEXACT
+from ferro.core.into import into
 from ferro.core.op import ELEMENTWISE, MULTILINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.products import matmul

@@ -6,8 +6,9 @@ from typing import Any
 
 from ferro.batched.array import plain
 from ferro.core import backend, dtypes
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.inplace import is_expanded
+from ferro.core.into import into
 from ferro.core.samples import Arg
 
 INT32, INT64 = dtypes.int32.np, dtypes.int64.np

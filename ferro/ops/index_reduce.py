@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.expanding import EXPAND
 from ferro.ops.index_arguments import ints

@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.base import wrap
 from ferro.core.inplace import name_in_place, record_write, refuse_overlap
+from ferro.core.into import into
 from ferro.core.layout import DENSE, FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample

@@ -8,13 +8,15 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, joined
-from ferro.core.arguments import into, one_dim
+from ferro.core.arguments import one_dim
 from ferro.core.base import TensorBase, wrap
+from ferro.core.into import into
 from ferro.core.layout import DENSE
 from ferro.core.layout import joined as laid_as
 from ferro.core.op import LINEAR, Op
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.writes import joined_into
 from ferro.ops.expanding import atleast_1d, atleast_2d, atleast_3d
 from ferro.ops.index_arguments import apart
 from ferro.ops.shape import reshape
@@ -76,6 +78,9 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | No
         if shape == (0,):
             return _cat_without_empty(xs, dim if axis is None else axis, out)
         d = one_dim("cat", len(shape), dim if axis is None else axis)
+        place = (*shape[:d], len(xs) * shape[d], *shape[d + 1 :])
+        if out is not None and joined_into(out, xs, d, place, "cat(out=)") is not None:
+            return out
         result = joined(CAT, xs, d)
         if len(shape) > 3 and not xs[0]._data.flags.c_contiguous:  # (small ones come from machine code, in C order)
             result._data = laid_as(result._data, [x._data for x in xs])
@@ -197,7 +202,11 @@ def stack(tensors: Any, dim: int = 0, *, out: Tensor | None = None) -> Tensor:
     xs = tuple(tensors) if type(tensors) in (tuple, list) and tensors else _tensors("stack", tensors)
     try:
         shape = xs[0]._data.shape
-        result = joined(STACK, xs, one_dim("stack", len(shape) + 1, dim))
+        d = one_dim("stack", len(shape) + 1, dim)
+        place = (*shape[:d], len(xs), *shape[d:])
+        if out is not None and joined_into(out, xs, d, place, "stack(out=)") is not None:
+            return out
+        result = joined(STACK, xs, d)
     except AttributeError:
         _tensors("stack", xs)
         raise

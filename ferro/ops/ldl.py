@@ -8,10 +8,11 @@ import numpy as np
 
 from ferro.core import backend, return_types
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import FROM_NUMPY
+from ferro.core.into import into
 from ferro.core.op import LINEAR, Op
 from ferro.core.requirements import require, require_accepted
 from ferro.core.samples import Arg, Sample, declare

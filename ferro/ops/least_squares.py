@@ -9,10 +9,11 @@ import numpy as np
 from ferro.batched.array import as_array
 from ferro.core import backend, return_types
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.casting import in_full_precision
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import batches, matrices, one_dtype, square

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
+from ferro.core.into import into
 from ferro.core.layout import ITERATED
 from ferro.core.op import Op
 from ferro.core.operands import NUMBERS, of_array, operands, promote

@@ -8,9 +8,10 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, one_dim
+from ferro.core.arguments import one_dim
 from ferro.core.casting import in_full_precision
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.creation import finish

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.dtypes import FROM_NUMPY, HALF, INEXACT
+from ferro.core.into import into
 from ferro.core.mode import is_grad_enabled
 
 __all__ = []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.product_arguments import need_ndim, same_dtype
 from ferro.ops.products import mm

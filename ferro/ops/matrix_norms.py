@@ -8,8 +8,9 @@ import numpy as np
 
 from ferro.batched.array import plain
 from ferro.core import backend
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.casting import in_full_precision
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.extrema import amax, amin
 from ferro.ops.matrix_arguments import matrices, square

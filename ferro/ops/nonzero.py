@@ -8,8 +8,9 @@ import numpy as np
 
 from ferro.batched.array import as_array
 from ferro.core import backend
-from ferro.core.arguments import into, need_tensor, sizes
+from ferro.core.arguments import need_tensor, sizes
 from ferro.core.base import TensorBase, wrap
+from ferro.core.into import into
 from ferro.core.looped import by_slices
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.index_arguments import bools, in_bounds

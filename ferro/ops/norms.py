@@ -9,8 +9,9 @@ import numpy as np
 
 from ferro.core import backend, dtypes
 from ferro.core.apply import unary
-from ferro.core.arguments import into, many_dims, need_tensor, one_dim
+from ferro.core.arguments import many_dims, need_tensor, one_dim
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.ops.reductions import FLOAT32, cast, kept, need_inexact

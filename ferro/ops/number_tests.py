@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import wrap
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare, unary_samples
 from ferro.ops.comparison import INF, NAN
 

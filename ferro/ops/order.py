@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import return_types
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import without_gradient
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted
 from ferro.ops.extrema import INDEXED, pair_into

@@ -8,8 +8,9 @@ import numpy as np
 
 from ferro.core import return_types
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.casting import in_full_precision
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import matrices, named, one_dtype

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import apply
-from ferro.core.arguments import into
+from ferro.core.into import into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import operands, promote
 from ferro.core.primitives import CAST

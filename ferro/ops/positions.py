@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import without_gradient
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.extrema import TIED, need_elements
 from ferro.ops.reductions import renamed

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from ferro.core.apply import binary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.casting import lowered
 from ferro.core.dtypes import FROM_NUMPY, INEXACT, type_name
+from ferro.core.into import into
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.operands import of_array
 from ferro.core.samples import Arg, Sample, declare

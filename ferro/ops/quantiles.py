@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import backend, dtypes
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.casting import in_full_precision
+from ferro.core.into import into
 from ferro.core.requirements import perhaps, require
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.order import distinct, sort

@@ -10,9 +10,10 @@ import numpy as np
 from ferro.batched.array import Batched, as_array, plain
 from ferro.core import backend, dtypes
 from ferro.core.apply import apply
-from ferro.core.arguments import into, sizes, unlike, with_size
+from ferro.core.arguments import sizes, unlike, with_size
 from ferro.core.base import TensorBase, wrap
 from ferro.core.device import wanted
+from ferro.core.into import into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import constant
 from ferro.core.random import stream_of

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import ALL_DIMS, into, many_dims, need_tensor, one_dim
+from ferro.core.arguments import ALL_DIMS, many_dims, need_tensor, one_dim
 from ferro.core.base import wrap
+from ferro.core.into import into
 from ferro.core.op import LINEAR, Op
 from ferro.core.primitives import CAST
 from ferro.core.samples import Arg, Sample, declare, singular

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.layout import ITERATED
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import promote

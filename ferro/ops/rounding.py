@@ -9,10 +9,11 @@ import numpy as np
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
+from ferro.core.into import into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import of_array, operands, promote
 from ferro.core.origins import on_one_device

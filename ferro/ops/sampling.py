@@ -8,8 +8,8 @@ import numpy as np
 
 from ferro.batched.array import as_array
 from ferro.core import backend, dtypes
-from ferro.core.arguments import into
 from ferro.core.base import wrap
+from ferro.core.into import into
 from ferro.core.looped import by_slices
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.random import stream_of

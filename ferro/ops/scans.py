@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import backend, dtypes, return_types
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.layout import DENSE
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, permuted, singular

@@ -13,10 +13,11 @@ import numpy as np
 from ferro.batched.array import as_array
 from ferro.core import backend
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import type_name
 from ferro.core.inplace import in_place, record_write, refuse_overlap
+from ferro.core.into import into
 from ferro.core.layout import DENSE
 from ferro.core.notices import warn_once
 from ferro.core.op import LINEAR, Op

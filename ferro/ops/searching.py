@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import backend, dtypes
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
+from ferro.core.into import into
 from ferro.core.notices import warn_once
 from ferro.core.origins import on_one_device
 from ferro.core.requirements import require

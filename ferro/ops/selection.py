@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ferro.core import dtypes, return_types
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.backend import xp_of
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, singular
 from ferro.ops.extrema import INDEXED, need_elements, pair_into, picked

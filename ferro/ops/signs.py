@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.base import wrap
 from ferro.core.inplace import in_place
-from ferro.core.into import unary_into
+from ferro.core.into import into, unary_into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import operands, promote
 from ferro.core.samples import Arg, Sample, binary_samples, singular, unary_samples

@@ -10,8 +10,9 @@ import numpy as np
 from ferro.batched.array import as_array
 from ferro.core import backend, dtypes
 from ferro.core.apply import unary
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
+from ferro.core.into import into
 from ferro.core.layout import DENSE
 from ferro.core.op import Op
 from ferro.core.random import stream_of

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, binary, unary
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.inplace import in_place
-from ferro.core.into import binary_into
+from ferro.core.into import binary_into, into
 from ferro.core.op import ELEMENTWISE, Op
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, binary_samples, declare, unary_samples

@@ -14,9 +14,9 @@ import numpy as np
 from ferro.batched.array import plain
 from ferro.core import backend, return_types
 from ferro.core.apply import apply
-from ferro.core.arguments import into
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.matrix_arguments import matrices, named, recorded

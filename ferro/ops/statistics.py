@@ -9,9 +9,10 @@ import numpy as np
 
 from ferro.batched.array import as_array, plain
 from ferro.core import backend, dtypes
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.base import TensorBase, wrap
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, HALF
+from ferro.core.into import into
 from ferro.core.looped import by_slices
 from ferro.core.operands import promote
 from ferro.core.origins import on_one_device

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import backend
 from ferro.core.apply import apply
-from ferro.core.arguments import factors_first, into, need_tensor
+from ferro.core.arguments import factors_first, need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import INEXACT
 from ferro.core.inplace import in_place
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.product_arguments import misfit, need_ndim, same_dtype

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.arguments import into, need_tensor
+from ferro.core.arguments import need_tensor
 from ferro.core.casting import in_full_precision
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.matrix_arguments import lapack_dtype
 from ferro.ops.solving import inverse, regular, solve

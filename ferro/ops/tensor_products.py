@@ -5,8 +5,9 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.base import TensorBase
+from ferro.core.into import into
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.einsum import _sum_out, contract

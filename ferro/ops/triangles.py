@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import return_types
 from ferro.core.apply import apply
-from ferro.core.arguments import into
 from ferro.core.casting import in_full_precision
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.matrix_arguments import batches, fits, matrices, named, one_dtype, square

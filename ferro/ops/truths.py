@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.arguments import into, many_dims, need_tensor
+from ferro.core.arguments import many_dims, need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import without_gradient, wrap
+from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
 from ferro.ops.reductions import renamed
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core import dtypes
 from ferro.core.apply import apply, unary
-from ferro.core.arguments import into, many_dims, need_tensor
+from ferro.core.arguments import many_dims, need_tensor
+from ferro.core.into import into
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, singular
 from ferro.ops.reductions import FLOAT32, INF, NAN, count, kept, renamed, spread

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply
-from ferro.core.arguments import into, need_tensor, one_dim
+from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.casting import in_low_precision
+from ferro.core.into import into
 from ferro.core.op import MULTILINEAR, Op
 from ferro.core.operands import promote
 from ferro.core.samples import Arg, Sample, declare

@@ -11,13 +11,15 @@ import hashlib
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
+from types import BuiltinFunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ferro.cpu.kernels.loops import reads_again
 from ferro.elementwise import Elementwise
 from ferro.native import isa, readiness, registry
-from ferro.native.entries import EntryFile
+from ferro.native.entries import EntryFile, is_elementwise
 
 DTYPES = {"f4": np.float32, "f8": np.float64}
 _PACKAGE = "ferro.cpu.kernels"
@@ -70,6 +72,31 @@ def _behind_own(function: Any, name: str) -> Any:
     return function
 
 
+def into_place(function: Any) -> tuple[Any, Any] | None:
+    """The entries, for float32 and float64, that may write the result into an array that there is; None where there are none.
+
+    `function` is an elementwise one behind its entries. These two have nothing behind them: they give None where Python has to
+    choose. Which array they write into, `want` in native/jit_entries.py says.
+    """
+    name = function.__name__
+    if not isinstance(function, BuiltinFunctionType) or function.__self__ is None:
+        return None
+    if name in ELEMENTWISE:
+        found = [(ELEMENTWISE[name].code, code) for code in "fd"]
+    elif name in DECLARED and DECLARED[name].layout and is_elementwise(DECLARED[name].layout):
+        found = [(FILES[code].code, name) for code in DTYPES]
+    else:
+        return None
+    if any(code is None or entry_name not in code.entries for code, entry_name in found):
+        return None
+    f4, f8 = [code.function(name, entry_name, _left_to_python) for code, entry_name in found]
+    return f4, f8
+
+
+def _left_to_python(*_: Any) -> None:
+    """What stands behind entries that somebody else stands behind."""
+
+
 def bind(namespace: dict[str, Any]) -> None:
     """Put the entries that are declared before the functions of a namespace. What is declared later has none."""
     kernels = [kernel for made in DECLARED.values() for kernel in (made.kernel, *made.large.split()) if kernel]
@@ -108,7 +135,8 @@ def _functions(code: str, declared: dict[str, Declared]) -> dict[str, Any]:
 def entry_of(function: Elementwise, behind: Any) -> Any:
     """The function of Python behind the entries of an elementwise function."""
     name, numbers = function.__name__, " number" * function.numbers
-    layout = f"{function.entry}{' =' * (function.arrays - 1)}{numbers} -> x +"
+    again = " again" * reads_again(function)
+    layout = f"{function.entry}{' =' * (function.arrays - 1)}{numbers} -> x{again} +"
     sources = (*registry.sources(name), f"={layout}", "ferro.native.jit_entries")
     ELEMENTWISE[name] = EntryFile(name, sources, partial(_of_elementwise, name, layout))
     return behind if name in readiness.FUSED and not isa.has_fma() else _behind_own(behind, name)

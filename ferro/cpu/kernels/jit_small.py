@@ -20,7 +20,7 @@ from ferro.cpu.kernels.jit_softmax import less_norm
 from ferro.cpu.kernels.jit_widths import half_registers
 from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.thresholds import SUM_LONG, SUM_RUN
-from ferro.native.jit import device, kernel, whole_registers
+from ferro.native.jit import apart, device, kernel, whole_registers
 
 f64 = np.float64
 _SHORT = 8  # numbers of a row that are soon done; longer rows are slices, whose loops LLVM makes vectors of
@@ -35,6 +35,7 @@ def of_two(function: Callable[[Any, Any], Any]) -> Any:
 
     def run(x, y, out):
         half_registers()
+        apart()
         if y.size == x.size:
             for i in range(x.size):
                 out[i] = f(x[i], y[i])
@@ -82,12 +83,22 @@ def where(mask, x, y, out):
 @kernel
 def neg(x, out):
     half_registers()
+    apart()
     for i in range(x.size):
         out[i] = -x[i]
 
 
 @kernel
+def abs(x, out):
+    half_registers()
+    apart()
+    for i in range(x.size):
+        out[i] = math.fabs(x[i])
+
+
+@kernel
 def sqrt(x, out):
+    apart()
     for i in range(x.size):
         out[i] = math.sqrt(x[i])
 
@@ -126,7 +137,7 @@ def sum(x, before, n, behind, out):
 def mean(x, before, n, behind, out):
     fine = _sums(x, before, n, behind, out)
     for i in range(out.size):
-        fine &= abs(out[i]) < np.inf
+        fine &= math.fabs(out[i]) < np.inf
         out[i] /= x.dtype.type(n)
     return fine
 
