@@ -29,7 +29,7 @@ declare(
     hermite_polynomial_he standard_gamma_grad""",
     )
 )
-declare(**each("e e e", "add_scaled clamp dirichlet_grad lerp where masked_fill"))
+declare(**each("e e e", "add_scaled clamp dirichlet_grad lerp lerp_number where masked_fill"))
 declare(**each("e e - ...", "laguerre gegenbauer gegenbauer_pair"))
 declare(addcmul="e e e e", addcdiv="e e e e", polygamma="- e", elementwise="- e ...")
 

@@ -10,9 +10,9 @@ import numpy as np
 from ferro.core.backend import HOST
 from ferro.core.naming import called
 from ferro.cpu import layouts
-from ferro.cpu.kernels.strided_copy import filled
 from ferro.cpu.layouts import BATCHES, CHANNELS, DENSE, FIRST, IMAGES, ITERATED, joined, moved
 from ferro.cpu.shape import geometry, reach, storage_bytes
+from ferro.cpu.structure import filled
 
 # Rules for the `layout` of an Op, and where the elements of an array of any backend lie in its storage.
 __all__ = ["BATCHES", "CHANNELS", "DENSE", "FIRST", "IMAGES", "ITERATED", "arranged", "channels_last", "channels_last_3d",

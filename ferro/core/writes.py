@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro import cpu
 from ferro.core import backend
 from ferro.core.backend import HOST
 from ferro.core.base import DetachedMark, TensorBase, bump
@@ -113,14 +114,12 @@ def assigned(x: Any, key: tuple, value: Any, name: str = "__setitem__") -> Any:
     return x
 
 
-def zeroed(x: Any, zero: Any, name: str) -> Any:
-    """Writes zeros into x; `zero` is one as a tensor of its dtype. Returns x, or None."""
+def filled(x: Any, value: Any, name: str) -> Any:
+    """Writes a number into all elements of x, floats. Returns x, or None."""
     out = x._data
-    if type(out) is not HOST or out.size < PROGRAM_LEAST or not out.flags.c_contiguous:
-        return assigned(x, WHOLE, zero, name)
-    if not may_be_written(x, MODE.get() if ACTIVE else None):
+    if not may_be_written(x, MODE.get() if ACTIVE else None) or out.dtype not in FLOATS:
         return None
-    out.reshape(-1).view(np.uint8).fill(0)  # (bytes, for which C has a function)
+    cpu.fill_(out, value)
     bump(x, name)
     return x
 

@@ -125,25 +125,23 @@ def hypot(x: Any, y: Any) -> Any:
     return by_blocks(np.hypot, x, y)
 
 
-def lerp(x: Any, y: Any, w: Any) -> Any:
-    """x + w (y - x), from the nearer end."""
-    return _lerp_number(x, y, float(w)) if isinstance(w, np.floating) else _lerp(x, y, w)
-
-
 def _from_nearer(xp: Any, x: Any, y: Any, /, w: Any) -> Any:
     near = xp.abs(w) < 0.5
     return xp.where(near, x, y) + (y - x) * xp.where(near, w, w - 1)
 
 
 @fused
-def _lerp(x: Any, y: Any, w: Any) -> Any:
+def lerp(x: Any, y: Any, w: Any) -> Any:
+    """x + w (y - x), from the nearer end."""
     way = y - x
     if not isinstance(w, np.ndarray):
         return x + w * way if np.abs(w) < 0.5 else y - way * (1 - w)
     return np.where(np.abs(w) < 0.5, x + w * way, y - way * (1 - w))
 
 
-_lerp_number = _function_of(_declare(_from_nearer, name="lerp", entry="x"), _lerp)
+lerp_number = _function_of(
+    _declare(_from_nearer, name="lerp_number", entry="x"), lambda x, y, w: lerp(x, y, typed(w, x))
+)
 addcmul = _function_of(
     _declare(lambda xp, x, y, z, /, value: x + y * z * value, name="addcmul", entry="x"),
     lambda x, y, z, value: x + y * z if value == 1 else x + y * z * typed(value, x),

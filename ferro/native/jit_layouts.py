@@ -127,7 +127,7 @@ if groups < 1 or channels % groups != 0: return 0
     "changed": """
 if not is_plain({a}, number) or flags_of({a}) & WRITABLE == 0: return 0
 size = size_of({a})
-if size < 1 or size > MOST: return 0
+if size < 1 or size > {most}: return 0
 plain = True
 | elements(T, {a}, size)""",
     "buffer": """

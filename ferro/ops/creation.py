@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +113,8 @@ def _filled(
     shape = sizes(name, shape)
     d = chosen_dtype(dtype, out, dtypes.default().np)
     try:
-        a = filled(shape, d, value) if value else np.zeros(shape, d)
+        zero = not value and (type(value) is int or (type(value) is float and math.copysign(1, value) > 0))
+        a = np.zeros(shape, d) if zero else filled(shape, d, value)
     except ValueError:
         refuse_shape(name, shape)
         raise

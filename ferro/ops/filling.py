@@ -15,7 +15,7 @@ from ferro.core.layout import FIRST
 from ferro.core.op import LINEAR, Op
 from ferro.core.operands import constant
 from ferro.core.samples import Arg, Sample
-from ferro.core.writes import WHOLE, assigned, zeroed
+from ferro.core.writes import WHOLE, assigned, filled
 from ferro.ops.structure import to
 
 if TYPE_CHECKING:
@@ -121,6 +121,8 @@ FILL = Op(
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Gives every element one value, a number or a 0-d tensor."""
+    if type(value) is float and filled(self, value, "fill_") is not None:
+        return self
     given = filler("fill_", self, value)
     if assigned(self, WHOLE, given, "fill_") is not None:
         return self
@@ -129,8 +131,10 @@ def fill_(self: Tensor, value: Any) -> Tensor:
 
 def zero_(self: Tensor) -> Tensor:
     """Sets every element to 0."""
+    if filled(self, 0.0, "zero_") is not None:
+        return self
     zero = constant(0, self._data.dtype)
-    return overwrite(self, "zero_", COPY, zero, constant=True) if zeroed(self, zero, "zero_") is None else self
+    return overwrite(self, "zero_", COPY, zero, constant=True) if assigned(self, WHOLE, zero, "zero_") is None else self
 
 
 class FillingMethods:

@@ -154,7 +154,7 @@ LERP = Op(
 )
 LERP_SCALAR = Op(
     "lerp_scalar",
-    lambda xp, x, y, /, w: xp.lerp(x, y, xp.typed(w, x)),
+    lambda xp, x, y, /, w: xp.lerp_number(x, y, w),
     kind=ELEMENTWISE,
     x=lambda xp, g, w: g * (1 - w).conjugate(),
     y=lambda xp, g, w: g * w.conjugate(),

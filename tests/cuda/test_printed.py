@@ -127,7 +127,7 @@ def test_one_launch_for_arrays_of_any_strides_and_broadcasting(dtype: str) -> No
         (x[1], y[:, 2:3]),
     ]
     pairs += [(cupy.broadcast_to(x[:1], (4, 6)), y), (x[1:1], y[1:1]), (x[0, 0], y[0, 0])]
-    made = DECLARED["lerp"]
+    made = DECLARED["lerp_number"]
     for a, b in pairs:
         before = kernels.LAUNCHES["count"]
         got = kernels.elementwise(made, a, b, 0.25)
@@ -164,14 +164,14 @@ def test_complex_functions_are_those_of_numpy_far_from_zero() -> None:
 
 def test_a_planted_fault_is_found() -> None:
     """Wrong indices of packs and of what is left are seen by the comparison above."""
-    text = text_of("lerp", "float32")
+    text = text_of("lerp_number", "float32")
     faults = [
         ("load(a1[i])", "load(a1[i > 0 ? i - 1 : 0])"),
         ("load(y1.v[j])", "load(y1.v[0])"),
         ("aligned ? n / each : 0", "n"),
         ("load(", "load("),  # (none)
     ]
-    arrays, numbers = arguments("lerp", np.random.default_rng(0), (103,), "float32")
+    arrays, numbers = arguments("lerp_number", np.random.default_rng(0), (103,), "float32")
     given = [stand_in.there(a) for a in arrays]
     agree = []
     for before, after in faults:
@@ -179,7 +179,7 @@ def test_a_planted_fault_is_found() -> None:
         out = stand_in.there(np.zeros(103 * 4, np.float32))
         some = [stand_in.there(np.concatenate([a.near, np.ones(309, np.float32)])) for a in given]
         emulated.Kernel(wrong, "flat")((2,), (32,), (np.int64(103), *some, np.float64(numbers[0]), out))
-        right = np.allclose(out.near[:103], of_arrays("lerp")(*arrays, *numbers), rtol=1e-5)
+        right = np.allclose(out.near[:103], of_arrays("lerp_number")(*arrays, *numbers), rtol=1e-5)
         agree.append(bool(right and not out.near[103:].any()))
     assert agree == [False, False, False, True]
 

@@ -103,6 +103,14 @@ def sqrt(x, out):
         out[i] = math.sqrt(x[i])
 
 
+@kernel
+def fill(out, value):
+    half_registers()
+    v = out.dtype.type(value)
+    for i in range(out.size):
+        out[i] = v
+
+
 # --- reductions ------------------------------------------------------------------------------------------------------
 
 

@@ -159,16 +159,6 @@ def zeros(shape: tuple, dtype: Any) -> np.ndarray:
     return out
 
 
-def filled(shape: tuple, dtype: Any, value: Any) -> np.ndarray:
-    """An array of one number, in a third of the time of np.full; a large one is written by all threads, whole registers at a time."""
-    out = np.empty(shape, dtype)
-    if out.size >= COPY_LEAST and out.dtype.kind == "f":
-        assign((out, value))
-    else:
-        out.fill(value)
-    return out
-
-
 def triangle(x: np.ndarray, diagonal: int, lower: bool) -> np.ndarray | None:
     """x with zeros above (lower) or below a diagonal of its last two dimensions; None if no kernel can do it."""
     number = NUMBERS.get(x.itemsize)
