@@ -196,10 +196,15 @@ def for_large(forward: Callable, direct: Any) -> Callable:
     if direct is not None and fusion.is_call(forward):
         return direct
 
-    def function(*args: Any) -> Any:
-        return fusion.run(forward, cpu, *args)
+    behind = fallback(direct)
 
-    return function if fallback(direct) is direct else with_entry(function, direct.__name__)
+    def function(*args: Any) -> Any:
+        if direct is None:
+            return fusion.run(forward, cpu, *args)
+        found = fusion.evaluate(forward, *args)
+        return behind(*args) if found is None else found
+
+    return function if behind is direct else with_entry(function, direct.__name__)
 
 
 def bind_large(op: Any, formula: Any, names: tuple[str, ...]) -> Callable:

@@ -29,6 +29,7 @@ import numpy as np
 
 from ferro.cpu.kernel_routes import Routes
 from ferro.cpu.kernels.common import has_kernel, is_half, widened
+from ferro.cpu.kernels.conversions import converted
 from ferro.cpu.kernels.entries import declare, with_entry
 
 DECLARED: dict[str, ArrayFunction] = {}
@@ -81,10 +82,10 @@ class ArrayFunction(Routes):
         found = self.function(*map(widened, args))
         dtype = args[self.lead].dtype
         if not isinstance(found, tuple):
-            return found.astype(dtype)
+            return converted(found, dtype)
         return tuple(
             [
-                a.astype(dtype) if a is not None and word in ("x", "r") else a
+                converted(a, dtype) if a is not None and word in ("x", "r") else a
                 for word, a in zip(self.results, found, strict=True)
             ]
         )

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.blocks import HALF
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels import attention as heads
-from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.kernels.common import SMALL, widened
 from ferro.cpu.kernels.tiles import DTYPES
 from ferro.cpu.products import matmul
 from ferro.cpu.softmax import softmax, softmax_vjp
@@ -19,10 +18,6 @@ from ferro.cpu.thresholds import ATTENTION_SCORES, PRODUCT_CHUNK
 from ferro.native.readiness import ready
 
 __all__ = ["attention", "attention_vjp"]
-
-
-def _wide(x: Any) -> Any:
-    return x.astype(np.float32) if x.dtype in HALF else x
 
 
 HEADS = 4  # from which backward gives whole heads to the kernel
@@ -59,7 +54,7 @@ def _examples_vjp(make: Make) -> Iterator[tuple]:
 @by_kernels("attend", _examples)
 def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> tuple:
     """softmax(scale q kᵀ + mask) v, and the softmax; 0 in rows that may attend to nothing."""
-    dtype, q, k, v = q.dtype, _wide(q), _wide(k), _wide(v)
+    dtype, q, k, v = q.dtype, widened(q), widened(k), widened(v)
     if mask is None and _has_kernel(q, k, v):
         out, p = heads.attend(q, k, v, scale, causal)
         return out.astype(dtype, copy=False), p
@@ -75,7 +70,7 @@ def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> 
             np.copyto(scores, -np.inf, where=~mask)
             dead = ~mask.any(-1)
         else:
-            scores += _wide(mask)
+            scores += widened(mask)
             dead = (mask == -np.inf).all(-1)
     with np.errstate(invalid="ignore"):  # rows that may attend to nothing are nan for now
         p = softmax(scores, scores.ndim - 1)
@@ -87,15 +82,15 @@ def attention(q: Any, k: Any, v: Any, mask: Any, scale: float, causal: bool) -> 
 @by_kernels("attend_vjp", _examples_vjp)
 def attention_vjp(g: Any, q: Any, k: Any, v: Any, mask: Any, p: Any, scale: float, causal: bool, needs: tuple) -> tuple:
     """The backward of attention by q, k, v and a mask that was added (None where `needs` says so)."""
-    g, factor = _wide(g), np.asarray(scale, p.dtype)
+    g, factor = widened(g), np.asarray(scale, p.dtype)
     if mask is None and all(needs[:3]) and math.prod(p.shape[:-2]) >= HEADS:
-        wide = _wide(q), _wide(k), _wide(v)
+        wide = widened(q), widened(k), widened(v)
         if _has_kernel(*wide, g, p):
             return *heads.attend_vjp(g, *wide, p, scale, causal), None
     dv = matmul(np.swapaxes(p, -2, -1), g) if needs[2] else None
     if not (needs[0] or needs[1] or needs[3]):
         return None, None, dv, None
-    ds = softmax_vjp(matmul(g, np.swapaxes(_wide(v), -2, -1)), p, p.ndim - 1)
-    dq = matmul(ds, _wide(k)) * factor if needs[0] else None
-    dk = matmul(np.swapaxes(ds, -2, -1), _wide(q)) * factor if needs[1] else None
+    ds = softmax_vjp(matmul(g, np.swapaxes(widened(v), -2, -1)), p, p.ndim - 1)
+    dq = matmul(ds, widened(k)) * factor if needs[0] else None
+    dk = matmul(np.swapaxes(ds, -2, -1), widened(q)) * factor if needs[1] else None
     return dq, dk, dv, ds if needs[3] else None

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ferro.cpu.elementwise import written_by
+from ferro.cpu.kernels.conversions import sixteen
 from ferro.cpu.kernels.entries import with_entry
 from ferro.cpu.trace import trace
 from ferro.elementwise import Elementwise
 from ferro.expressions import Symbol, conjugate
 
 ENTRIES: dict[Any, Any] = {
-    f: with_entry(f) for f in (operator.add, operator.sub, operator.mul, operator.truediv, operator.neg)
+    **{f: with_entry(sixteen(f)) for f in (operator.add, operator.sub, operator.mul, operator.truediv)},
+    operator.neg: with_entry(operator.neg),
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import is_half, widened
+from ferro.cpu.kernels.conversions import converted
 
 
 def rounded_once(function: Callable) -> Callable:
@@ -27,4 +28,4 @@ def rounded_once(function: Callable) -> Callable:
 
 
 def _rounded(x: Any, dtype: Any) -> Any:
-    return x.astype(dtype) if x.dtype == np.float32 else x
+    return converted(x, dtype) if x.dtype == np.float32 else x

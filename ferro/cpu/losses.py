@@ -73,15 +73,11 @@ def _reduce(values: Any, total: Any, reduction: str) -> Any:
     return s if reduction == "sum" else s / total
 
 
-def _wide(x: Any) -> Any:
-    return x.astype(np.float32) if x.dtype in HALF else x
-
-
 @np.errstate(invalid="ignore", divide="ignore")
 def nll_pick(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """Minus the weighted element of x (N, C, ...) at each class in target (N, ...), reduced."""
     safe, valid = _classes(target, x.shape[1], ignore_index)
-    values = -_wide(x)[_at(safe, x.ndim)]
+    values = -widened(x)[_at(safe, x.ndim)]
     w = _weights(safe, valid, weight, values.dtype)
     if w is not None:
         values = values * w

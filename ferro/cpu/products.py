@@ -12,6 +12,7 @@ import numpy as np
 from ferro import xp
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.common import contiguous
+from ferro.cpu.kernels.conversions import converted
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.namespace import cpu
 from ferro.cpu.rows import ones
@@ -47,7 +48,7 @@ def widened(*arrays: Any) -> Any:
     """16-bit floating operands as float32, in which their products are summed; None for other dtypes."""
     d = arrays[0].dtype
     if d.itemsize == 2 and d.kind in "fV":
-        return tuple([None if a is None else a.astype(_WIDE) for a in arrays])
+        return tuple([None if a is None else converted(a, _WIDE) for a in arrays])
     return None
 
 
@@ -69,7 +70,7 @@ def mm(x: Any, y: Any) -> Any:
                     return found
         return gemm(x, y)
     wide = widened(x, y)
-    return x.dot(y) if wide is None else gemm(*wide).astype(x.dtype)
+    return x.dot(y) if wide is None else converted(gemm(*wide), x.dtype)
 
 
 def _matrices(make: Make) -> Iterator[tuple]:
@@ -106,7 +107,7 @@ def matmul(x: Any, y: Any) -> Any:
     if x.dtype in _BLAS:
         return np.matmul(x, y) if x.size * y.shape[-1] <= BLAS_VECTOR else gemm(x, y)
     wide = widened(x, y)
-    return np.matmul(x, y) if wide is None else gemm(*wide).astype(x.dtype)
+    return np.matmul(x, y) if wide is None else converted(gemm(*wide), x.dtype)
 
 
 def _vectors(make: Make) -> Iterator[tuple]:
@@ -203,7 +204,7 @@ def linear(x: Any, w: Any, b: Any = None) -> Any:
         return out if b is None else out + b  # (of small arrays quicker than in place)
     wide = widened(x, w, b)
     if wide is not None:
-        return linear(*wide).astype(x.dtype)
+        return converted(linear(*wide), x.dtype)
     rows = x
     if x.ndim != 2:
         rows = x.reshape(-1, w.shape[1]) if w.shape[1] else x.reshape(math.prod(x.shape[:-1]), 0)
@@ -245,7 +246,7 @@ def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     """beta c + alpha x y, where x y is any `matmul`; with beta 0, nan and inf in c do not count."""
     wide = widened(x, y, c)
     if wide is not None:
-        return addmm(wide[2], wide[0], wide[1], beta, alpha).astype(x.dtype)
+        return converted(addmm(wide[2], wide[0], wide[1], beta, alpha), x.dtype)
     out = matmul(x, y)
     if alpha != 1:
         out *= alpha

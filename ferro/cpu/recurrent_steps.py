@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.common import contiguous, is_half, widened
+from ferro.cpu.kernels.conversions import converted
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.thresholds import BLAS_VECTOR, PRODUCT_CHUNK, PRODUCT_SHARED
 from ferro.native.blas import blas_single
@@ -37,7 +38,7 @@ def rounded(count: int | None) -> Callable:
             wide = [tuple(map(widened, a)) if type(a) is tuple else widened(a) for a in args]
             found = function(*wide)
             some = len(found) if count is None else count
-            return (*[None if a is None else a.astype(x.dtype) for a in found[:some]], *found[some:])
+            return (*[None if a is None else converted(a, x.dtype) for a in found[:some]], *found[some:])
 
         return run
 

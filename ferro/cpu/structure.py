@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.conversions import converted
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.strided_copy import assign, copied, join  # noqa: F401 (writes.py takes it from here)
 from ferro.cpu.namespace import cpu
@@ -21,7 +22,7 @@ def cast(x: Any, dtype: Any) -> Any:
         x = x.real
     if dtype.kind == "b" and x.dtype.kind != "b":
         return x != 0
-    return x.astype(dtype)
+    return converted(x, dtype)
 
 
 def may_share_memory(x: Any, y: Any) -> bool:

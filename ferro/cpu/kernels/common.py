@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.conversions import converted, float32
 from ferro.cpu.thresholds import GRAIN
 from ferro.native.readiness import get, ready
 from ferro.native.thread_pool import parallel_for
@@ -35,7 +36,7 @@ def is_half(x: np.ndarray) -> bool:
 
 def widened(x: Any) -> Any:
     """An array of 16-bit floats as float32; anything else as it is."""
-    return x.astype(np.float32) if isinstance(x, np.ndarray) and is_half(x) else x
+    return converted(x, float32) if isinstance(x, np.ndarray) and is_half(x) else x
 
 
 def contiguous(x: np.ndarray, dtype: Any = None) -> np.ndarray:

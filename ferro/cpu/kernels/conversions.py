@@ -1,0 +1,106 @@
+"""Floats of 16 bits as float32, float32 rounded to 16 bits, and sums, differences, products and quotients of 16 bits."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
+from ferro.cpu.thresholds import GRAIN
+from ferro.native import isa, readiness
+from ferro.native.thresholds import MOST_CHUNKS, SMALL
+from ferro.native.workers import run_rows
+
+float32, HALF, BFLOAT = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+_BITS = np.dtype(np.uint16)
+_MIXED = kernels("jit_conversions.half_to_float float_to_half bfloat_to_float float_to_bfloat")
+_ALIKE = kernels("jit_conversions.half_arithmetic bfloat_arithmetic")
+_OPERATIONS: dict[Callable, int] = {operator.add: 0, operator.sub: 1, operator.mul: 2, operator.truediv: 3}
+
+
+def _answer(x: np.ndarray, names: tuple[str, ...], number: np.dtype) -> bool:
+    """Whether kernels convert the numbers of an array: instructions for half precision come with those of AVX2."""
+    flags = x.flags
+    return x.size >= SMALL and flags.c_contiguous and flags.aligned and isa.has_fma() and readiness.ready(names, number)
+
+
+def _lengths() -> tuple[int, ...]:
+    return (*sides(SMALL), 50_000)
+
+
+def _to_convert(make: Make) -> Iterator[tuple]:
+    for n in _lengths():
+        for kind in (HALF, BFLOAT):
+            yield 1e3 * make(n), kind
+            yield (1e3 * make(n, 2)).astype(kind)[:, 0], np.dtype(np.float32)
+            yield (6e4 * make(n)).astype(kind), np.dtype(np.float32)
+
+
+@by_kernels(_MIXED, _to_convert)
+def converted(x: Any, dtype: Any) -> Any:
+    """An array as one of another dtype, every number rounded to the nearest."""
+    wide, narrow = (dtype is float32, x.dtype) if dtype is float32 else (False, dtype)
+    if (narrow is HALF or narrow is BFLOAT) and (wide or x.dtype is float32) and _answer(x, _MIXED, float32):
+        kind = "half" if narrow is HALF else "bfloat"
+        out = np.empty(x.shape, dtype)
+        source, target = (x.view(_BITS), out) if wide else (x, out.view(_BITS))
+        name = f"{kind}_to_float" if wide else f"float_to_{kind}"
+        _share(name, x.size, (source.reshape(-1), target.reshape(-1)))
+        return out
+    return x.astype(dtype)
+
+
+def _to_combine(make: Make) -> Iterator[tuple]:
+    for n in _lengths():
+        for kind in (HALF, BFLOAT):
+            x, y = make(n).astype(kind), (make(n) + 2).astype(kind)
+            for function in _OPERATIONS:
+                yield function, x, y
+                yield function, x, y[:1].reshape(())
+
+
+@by_kernels(_ALIKE, _to_combine)
+def arithmetic(function: Callable, x: Any, y: Any) -> Any:
+    """An operator of two arrays of 16 bits, computed in float32 and rounded once; y may hold a single number."""
+    if (
+        type(x) is type(y) is np.ndarray
+        and x.dtype is y.dtype
+        and (y.shape == x.shape or y.ndim == 0)
+        and y.flags.c_contiguous
+        and y.flags.aligned
+        and _answer(x, _ALIKE, _BITS)
+    ):
+        out = np.empty(x.shape, x.dtype)
+        given = [a.reshape(-1).view(_BITS) for a in (x, y, out)]
+        name = "half_arithmetic" if x.dtype is HALF else "bfloat_arithmetic"
+        _share(name, x.size, (_OPERATIONS[function], *given), whole=4 * (y.size == 1))
+        return out
+    return function(x, y)
+
+
+def _share(name: str, size: int, args: tuple, whole: int = 0) -> None:
+    if 4 * size < GRAIN:
+        readiness.get(name)(*args)
+    else:
+        run_rows(name, min(8 * size // GRAIN, size, MOST_CHUNKS), size, args, whole)
+
+
+def sixteen(function: Callable) -> Callable:
+    """An operator that computes large arrays of 16 bits by `arithmetic`."""
+
+    def combine(x: Any, y: Any) -> Any:
+        if (
+            type(x) is np.ndarray
+            and x.dtype.itemsize == 2
+            and (x.dtype is HALF or x.dtype is BFLOAT)
+            and x.size >= SMALL
+        ):
+            return arithmetic(function, x, y)
+        return function(x, y)
+
+    combine.__name__ = combine.__qualname__ = function.__name__
+    return combine

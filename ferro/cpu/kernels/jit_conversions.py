@@ -1,0 +1,129 @@
+"""Compiled kernels between float32 and the floats of 16 bits, and arithmetic of these: numbers of 16 bits as the integers of their bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ferro.cpu.kernels.jit_widths import half_registers
+from ferro.native.jit import kernel
+
+_int32 = ir.IntType(32)
+
+
+@intrinsic
+def _of_half(_typing, bits):
+    """The float32 that a number of half precision is."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.fpext(builder.bitcast(args[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), generate
+
+
+@intrinsic
+def _to_half(_typing, x):
+    """The bits of the nearest number of half precision."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.bitcast(builder.fptrunc(args[0], ir.HalfType()), ir.IntType(16))
+
+    return types.uint16(types.float32), generate
+
+
+@intrinsic
+def _of_bfloat(_typing, bits):
+    """The float32 whose upper half the bits are. (In LLVM's words: Numba makes 64 bits of operations on 32.)"""
+
+    def generate(_context, builder, _signature, args):
+        whole = builder.shl(builder.zext(args[0], _int32), _int32(16))
+        return builder.bitcast(whole, ir.FloatType())
+
+    return types.float32(types.uint16), generate
+
+
+@intrinsic
+def _to_bfloat(_typing, x):
+    """The upper half of the bits, the lower one rounded to the nearest even; nan stays nan."""
+
+    def generate(_context, builder, _signature, args):
+        bits = builder.bitcast(args[0], _int32)
+        upper = builder.lshr(bits, _int32(16))
+        half = builder.add(builder.and_(upper, _int32(1)), _int32(0x7FFF))
+        rounded = builder.lshr(builder.add(bits, half), _int32(16))
+        nan = builder.or_(builder.and_(upper, _int32(0x8000)), _int32(0x7FC0))
+        found = builder.select(builder.fcmp_unordered("uno", args[0], args[0]), nan, rounded)
+        return builder.trunc(found, ir.IntType(16))
+
+    return types.uint16(types.float32), generate
+
+
+of_half: Any = _of_half
+to_half: Any = _to_half
+of_bfloat: Any = _of_bfloat
+to_bfloat: Any = _to_bfloat
+
+
+@kernel
+def half_to_float(x, out):
+    for i in range(x.size):
+        out[i] = of_half(x[i])
+
+
+@kernel
+def float_to_half(x, out):
+    for i in range(x.size):
+        out[i] = to_half(x[i])
+
+
+@kernel
+def bfloat_to_float(x, out):
+    for i in range(x.size):
+        out[i] = of_bfloat(x[i])
+
+
+@kernel
+def float_to_bfloat(x, out):
+    for i in range(x.size):
+        out[i] = to_bfloat(x[i])
+
+
+def _arithmetic(wide: Any, narrow: Any) -> Any:
+    """The kernel of sums (0), differences (1), products (2) and quotients (3) of two arrays, or of one and a number: y[0]."""
+
+    def run(operation, x, y, out):
+        half_registers()
+        if y.size != x.size:
+            v = wide(y[0])
+            if operation == 0:
+                for i in range(x.size):
+                    out[i] = narrow(wide(x[i]) + v)
+            elif operation == 1:
+                for i in range(x.size):
+                    out[i] = narrow(wide(x[i]) - v)
+            elif operation == 2:
+                for i in range(x.size):
+                    out[i] = narrow(wide(x[i]) * v)
+            else:
+                for i in range(x.size):
+                    out[i] = narrow(wide(x[i]) / v)
+        elif operation == 0:
+            for i in range(x.size):
+                out[i] = narrow(wide(x[i]) + wide(y[i]))
+        elif operation == 1:
+            for i in range(x.size):
+                out[i] = narrow(wide(x[i]) - wide(y[i]))
+        elif operation == 2:
+            for i in range(x.size):
+                out[i] = narrow(wide(x[i]) * wide(y[i]))
+        else:
+            for i in range(x.size):
+                out[i] = narrow(wide(x[i]) / wide(y[i]))
+
+    return kernel(run)
+
+
+half_arithmetic, bfloat_arithmetic = _arithmetic(of_half, to_half), _arithmetic(of_bfloat, to_bfloat)

@@ -1,0 +1,94 @@
+"""Floats of 16 bits: every number there is goes to float32 and back, what lies between is rounded as NumPy and PyTorch round."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ferro
+from ferro.cpu.kernels import conversions
+from ferro.native import isa
+
+HALF, BFLOAT = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+DTYPES = [HALF, BFLOAT]
+EVERY = np.arange(1 << 16, dtype=np.uint16)
+
+
+def same(found: Any, wanted: Any) -> None:
+    """The same numbers, signs of zeros among them; nan is nan."""
+    assert found.dtype == wanted.dtype
+    a, b = [np.asarray(x, np.float64) for x in (found, wanted)]
+    np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(np.signbit(a), np.signbit(b))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_every_number_of_16_bits(dtype: Any) -> None:
+    x = EVERY.view(dtype)
+    wide = conversions.converted(x, np.dtype(np.float32))
+    same(wide, x.astype(np.float32))
+    same(conversions.converted(wide, dtype), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@np.errstate(over="ignore")
+def test_what_lies_between_is_rounded_to_the_nearest_even(dtype: Any) -> None:
+    x = EVERY.view(dtype).astype(np.float32)
+    x = np.sort(x[np.isfinite(x)])
+    middle = ((x[1:].astype(np.float64) + x[:-1]) / 2).astype(np.float32)
+    given = np.concatenate([middle, np.nextafter(middle, np.float32(np.inf)), np.nextafter(middle, np.float32(-np.inf))])
+    given = np.concatenate([given, np.float32([1e38, -3.4e38, 65519.9, 65520, 1e-45, -1e-40, np.inf, -np.inf, np.nan])])
+    same(conversions.converted(given, dtype), given.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("function", [operator.add, operator.sub, operator.mul, operator.truediv])
+@np.errstate(all="ignore")
+def test_operators_round_once(dtype: Any, function: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, y = [rng.permutation(EVERY).view(dtype) for _ in range(2)]
+    for b in (y, y[7:8].reshape(())):
+        wanted = function(x.astype(np.float32), b.astype(np.float32)).astype(dtype)
+        same(conversions.arithmetic(function, x, b), wanted)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.parametrize("shape", [(3, 5), (70, 80), (400, 500)])
+def test_tensors_are_those_of_torch(name: str, shape: tuple) -> None:
+    """Casts, operators, and their gradients."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    rng = np.random.default_rng(1)
+    x, y = [rng.normal(size=shape).astype(np.float32) for _ in range(2)]
+    before = ferro.get_num_threads()
+    for threads in (1, 2):
+        ferro.set_num_threads(threads)
+        try:
+            found = []
+            for lib in (ferro, torch):
+                a, b = [lib.from_numpy(v).requires_grad_() for v in (x, y)]
+                c, d = [v.to(getattr(lib, name)) for v in (a, b)]
+                out = (c + d) * (c - d) / (d * d + 2.0)
+                out.float().sum().backward()
+                turned = c.detach().t() + 1
+                found.append([v.detach().float().numpy() for v in (c, out, a.grad, b.grad, turned)])
+        finally:
+            ferro.set_num_threads(before)
+        for p, q in zip(*found, strict=True):
+            np.testing.assert_array_equal(p, q)
+
+
+@pytest.mark.skipif(not isa.has_fma(), reason="NumPy converts where there are no instructions for it")
+def test_kernels_answer_for_large_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = []
+    monkeypatch.setattr(conversions, "_share", lambda name, *rest: called.append(name))
+    x = np.ones(5000, np.float32)
+    for dtype in DTYPES:
+        conversions.converted(x, dtype)
+        conversions.converted(x.astype(dtype), np.dtype(np.float32))
+        conversions.arithmetic(operator.add, x.astype(dtype), x.astype(dtype))
+    kinds = [f"float_to_{k} {k}_to_float {k}_arithmetic".split() for k in ("half", "bfloat")]
+    assert called == (sum(kinds, []) if conversions.readiness.MODE != "off" else [])
