@@ -105,6 +105,8 @@ def roll(x: Any, shifts: tuple, dims: tuple) -> Any:
 
 def rot90(x: Any, k: int, dims: tuple) -> Any:
     """x turned k times by 90 degrees from the first towards the second of `dims`, as a copy."""
+    if k % 2 and x.size >= COPY_LEAST:  # a quarter is an exchange of two dimensions, and one of them in reverse order
+        return flip(contiguous(x.swapaxes(*dims)), dims[:1] if k % 4 == 1 else dims[1:])
     return contiguous(np.rot90(x, k, dims))
 
 

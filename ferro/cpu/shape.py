@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided as _as_strided
 
 from ferro.cpu.kernels.strided_copy import contiguous
-from ferro.cpu.thresholds import COPY_LEAST
+from ferro.native.thresholds import SMALL
 
 __all__ = ["as_strided", "as_strided_add", "as_strided_put", "as_strided_read", "bit_view", "contiguous", "diagonal",
            "expand", "geometry", "memory_bytes", "memory_of", "narrow", "new_zeros", "ones_like", "permute", "reshape", "select", "split",
@@ -23,12 +23,12 @@ ALL = slice(None)
 
 def reshape(x: Any, shape: tuple) -> Any:
     """x with another shape: a view where possible."""
-    if x.size >= COPY_LEAST and not x.flags.c_contiguous and not _may_be_viewed(x, shape):
+    if x.size >= SMALL and not x.flags.c_contiguous and not may_be_viewed(x, shape):
         x = contiguous(x)
     return x.reshape(shape)
 
 
-def _may_be_viewed(x: Any, shape: tuple) -> bool:
+def may_be_viewed(x: Any, shape: tuple) -> bool:
     """Whether an array without dimensions of size 0 has another shape without being copied; one size may be -1."""
     runs: list[tuple[int, int]] = []  # of dimensions that are one in memory: the size and the stride of that
     for n, step in zip(x.shape, x.strides, strict=True):

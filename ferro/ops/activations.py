@@ -62,7 +62,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return unary(ELU, input, (alpha, 1.0, 1.0))
 
 
-@elementwise
+@elementwise(entry="x")
 def _elu(xp: Any, x: Any, /, alpha: float, scale: float, input_scale: float) -> Any:
     left = xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale)
     return xp.where(x > 0, x * scale, left)
@@ -293,7 +293,7 @@ def softplus(input: Tensor, beta: float = 1, threshold: float = 20, *, out: Tens
     return result if out is None else into("softplus", out, result, input)
 
 
-@elementwise
+@elementwise(entry="x")
 def _softplus(xp: Any, x: Any, /, beta: float, threshold: float) -> Any:
     u = x * beta
     return xp.where(u > threshold, x, (xp.maximum(u, 0) + xp.log1p(xp.exp(-abs(u)))) / beta)
@@ -328,7 +328,7 @@ def logsigmoid(input: Tensor) -> Tensor:
     return unary(LOGSIGMOID, input)
 
 
-@elementwise(name="logsigmoid")
+@elementwise(name="logsigmoid", entry="x")
 def log_of_sigmoid(xp: Any, x: Any) -> Any:
     """ln σ(x)."""
     return xp.minimum(x, 0) - xp.log1p(xp.exp(-abs(x)))

@@ -59,7 +59,7 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     return unary(HARDTANH, input, (min_val, max_val) if dtype.kind == "f" else in_dtype(dtype, min_val, max_val))
 
 
-@elementwise
+@elementwise(entry="x")
 def _hardtanh(xp: Any, x: Any, /, low: float, high: float) -> Any:
     return xp.minimum(xp.maximum(x, low), high)
 
@@ -92,7 +92,7 @@ def _gate(xp: Any, x: Any) -> Any:
     return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
-@elementwise
+@elementwise(entry="x")
 def _hardswish(xp: Any, x: Any) -> Any:
     return x * _gate(xp, x)
 
@@ -161,7 +161,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return result if out is None else into("hardshrink", out, result, input)
 
 
-@elementwise
+@elementwise(entry="x")
 def _hardshrink(xp: Any, x: Any, /, lambd: float) -> Any:
     return xp.where(abs(x) <= lambd, 0, x)
 
@@ -207,7 +207,7 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
     return result if out is None else into("softshrink", out, result, input)
 
 
-@elementwise
+@elementwise(entry="x")
 def _softshrink(xp: Any, x: Any, /, lambd: float) -> Any:
     return x - xp.minimum(xp.maximum(x, -lambd), lambd)
 

@@ -6,8 +6,9 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.apply import unary
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
+from ferro.core.backend import HOST
 from ferro.core.base import View
 from ferro.core.dtypes import dtype, to_numpy, type_name
 from ferro.core.inplace import restride
@@ -15,6 +16,8 @@ from ferro.core.layout import geometry
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
 from ferro.core.views import viewed
+from ferro.cpu.shape import may_be_viewed
+from ferro.native.thresholds import SMALL
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -40,6 +43,11 @@ def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
                 [3, 4, 5]])
     """
     given = size or (shape,)
+    a = getattr(input, "_data", None)
+    if type(a) is HOST and a.size >= SMALL and not a.flags.c_contiguous:
+        wanted = infer("reshape", a.shape, sizes("reshape", given))
+        if not may_be_viewed(a, wanted):
+            return apply(UNSAFE_VIEW, (input,), (wanted,))
     found = _at_a_glance(input, given)
     return found if found is not None else _reshaped("reshape", input, given)
 
@@ -71,6 +79,15 @@ RESHAPE = Op(
     x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
     samples=[Sample(Arg(2, 6), (3, 4)), Sample(Arg(2, 3), (-1,)), Sample(Arg(), (1, 1)), Sample(Arg(0, 2), (2, 0))],
     complex=True,
+)
+
+
+# What reshape() does where it copies.
+UNSAFE_VIEW = Op(
+    "_unsafe_view",
+    lambda xp, x, /, shape: xp.reshape(x, shape),
+    kind=LINEAR,
+    x=lambda xp, g, x_shape: xp.reshape(g, x_shape),
 )
 
 

@@ -35,6 +35,7 @@ SCALARS = {
     "sigmoid": "sigmoid_",
     "sqrt": "np.sqrt",
     "tanh": "tanh",
+    "trunc": "np.trunc",
 }
 CIRCULAR = {
     "sin": ("sine", "exact_sine"),
