@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core.apply import apply
+from ferro.core.apply import unary
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
@@ -27,12 +27,12 @@ __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 def resample(x: Tensor, axes: tuple) -> Tensor:
     """The last dimensions resampled as `axes` say: see Note [Resampling] in cpu/interpolation.py."""
-    return apply(RESAMPLE, (x,), (axes,))
+    return unary(RESAMPLE, x, (axes,))
 
 
 def resample_spread(g: Tensor, axes: tuple) -> Tensor:
     """The adjoint of `resample`."""
-    return apply(RESAMPLE_SPREAD, (g,), (axes,))
+    return unary(RESAMPLE_SPREAD, g, (axes,))
 
 
 RESAMPLE = Op(
