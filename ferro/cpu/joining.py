@@ -87,6 +87,7 @@ def flip(x: Any, dims: tuple) -> Any:
     return contiguous(x[tuple([turned if d in dims else ALL for d in range(x.ndim)])] if x.ndim else x)
 
 
+@entry("", "jit_moved.entries")
 def roll(x: Any, shifts: tuple, dims: tuple) -> Any:
     """x shifted along `dims`; what leaves at one end comes in at the other."""
     if x.size < COPY_LEAST:
@@ -124,6 +125,7 @@ def _matrices(make: Make) -> Iterator[tuple]:
         yield make(3, 20, n), 1
 
 
+@entry("", "jit_moved.entries")
 @by_kernels("triangle", _matrices)
 def tril(x: Any, diagonal: int) -> Any:
     """x with zeros above the diagonal of its last two dimensions."""
@@ -133,6 +135,7 @@ def tril(x: Any, diagonal: int) -> Any:
     return _cleared(x, diagonal, True) if found is None else found
 
 
+@entry("", "jit_moved.entries")
 @by_kernels("triangle", _matrices)
 def triu(x: Any, diagonal: int) -> Any:
     """x with zeros below the diagonal of its last two dimensions."""
@@ -166,6 +169,7 @@ def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     return np.ascontiguousarray(np.moveaxis(out, (-2, -1), (dim1, dim2)))
 
 
+@entry("", "jit_moved.entries")
 def constant_pad(x: Any, pads: tuple, value: Any) -> Any:
     """x with `pads` (before, after) elements of one value around every dimension; negative ones cut off."""
     shape = tuple([s + a + b for s, (a, b) in zip(x.shape, pads, strict=True)])

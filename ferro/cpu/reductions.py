@@ -156,6 +156,7 @@ def _factors(make: Make) -> Iterator[tuple]:
             yield 1 + make(rows, 20) / 64, dim
 
 
+@entry("", "jit_running.entries")
 @by_kernels(_PRODUCTS[:2], lambda make: ((x, dim, False) for x, dim in _factors(make)))
 def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
     """Product of all elements or along the dimension `dim`."""
