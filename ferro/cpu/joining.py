@@ -19,7 +19,7 @@ from ferro.native.thresholds import SMALL
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
            "tril", "triu"]  # fmt: skip
 
-ALL = slice(None)
+ALL, BACK = slice(None), slice(None, None, -1)
 
 
 @entry("", "jit_joining.entries")
@@ -83,8 +83,7 @@ def block_diag(xs: Any) -> Any:
 
 def flip(x: Any, dims: tuple) -> Any:
     """x in reverse order along `dims`, as a copy."""
-    turned = slice(None, None, -1)
-    return contiguous(x[tuple([turned if d in dims else ALL for d in range(x.ndim)])] if x.ndim else x)
+    return contiguous(x[tuple([BACK if d in dims else ALL for d in range(x.ndim)])] if x.ndim else x)
 
 
 @entry("", "jit_moved.entries")
@@ -106,7 +105,14 @@ def roll(x: Any, shifts: tuple, dims: tuple) -> Any:
 
 def rot90(x: Any, k: int, dims: tuple) -> Any:
     """x turned k times by 90 degrees from the first towards the second of `dims`, as a copy."""
-    return contiguous(np.rot90(x, k, dims))
+    a, b = dims
+    turned, k = [ALL] * x.ndim, k % 4
+    if k in (1, 2):
+        turned[b] = BACK
+    if k in (2, 3):
+        turned[a] = BACK
+    y = x[tuple(turned)]
+    return contiguous(y.swapaxes(a, b) if k % 2 else y)
 
 
 def repeat(x: Any, times: tuple) -> Any:
@@ -190,7 +196,13 @@ def constant_pad(x: Any, pads: tuple, value: Any) -> Any:
 
 
 def pad_index(size: int, before: int, after: int, mode: str) -> Any:
-    """For every position of a padded dimension, the position it is filled from."""
+    """For every position of a padded dimension, the position it is filled from: not to be written to."""
+    whole = _pad_index if size + before + after <= TRIANGLE_KEPT else _pad_index.__wrapped__
+    return whole(size, before, after, mode)
+
+
+@lru_cache(maxsize=128)
+def _pad_index(size: int, before: int, after: int, mode: str) -> Any:
     i = np.arange(-before, size + after)
     if mode == "replicate":
         return i.clip(0, size - 1)

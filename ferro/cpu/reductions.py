@@ -383,4 +383,5 @@ def any(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 def count_nonzero(x: Any, dim: tuple) -> Any:
     """How many elements over the dimensions `dim` are non-zero."""
-    return np.asarray(np.count_nonzero(x, axis=dim), np.int64)
+    whole = len(dim) == x.ndim and x.dtype.kind in "fiub"  # of which NumPy does not make booleans first
+    return np.array(np.count_nonzero(x) if whole else np.count_nonzero(x, axis=dim), np.int64)
