@@ -17,6 +17,7 @@ import numpy as np
 from ferro.cpu.by_kernels import Make, by_kernels, places, sides
 from ferro.cpu.kernels import gather_scatter
 from ferro.cpu.kernels.common import SMALL, has_kernel, is_half
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.strided_copy import assign, contiguous, zeros
 from ferro.cpu.thresholds import COPY_LEAST, GRAIN, INDEX_LEAST
 
@@ -75,8 +76,7 @@ def diagonal_put(x: Any, src: Any, offset: int, dim1: int, dim2: int) -> Any:
 def _mesh(dim: int, index: Any) -> tuple:
     """The key under which NumPy finds what gather finds along `dim`."""
     n = index.ndim
-    if index.size and index.min() < 0:  # (NumPy refuses what is too large)
-        raise IndexError(f"index {index.min()} is out of bounds for dimension {dim}")
+    _need_places(index.shape[dim], dim, index)
     return tuple(
         [index if d == dim else np.arange(s).reshape((s,) + (1,) * (n - d - 1)) for d, s in enumerate(index.shape)]
     )
@@ -96,8 +96,14 @@ def _places(shape: tuple, dim: int, index: Any) -> Any:
 
 
 def finds_wrong_places(x: Any, dim: int, index: Any) -> bool:
-    """Whether gather, scatter and scatter_add refuse, with an IndexError by their kernels, an index out of bounds."""
-    return x.ndim > 1 and gather_scatter.fits(x, dim, index)
+    """Whether gather, scatter and scatter_add refuse an index out of bounds with an IndexError."""
+    return x.ndim > 0
+
+
+def _need_places(size: int, dim: int, index: Any) -> None:
+    """IndexError for numbers below 0, which NumPy takes for places from the end (it refuses those that are too large)."""
+    if index.size and index.min() < 0:
+        raise IndexError(f"index {index.min()} is out of bounds for dimension {dim} with size {size}")
 
 
 def _places_along(make: Make) -> Iterator[tuple]:
@@ -109,11 +115,14 @@ def _places_along(make: Make) -> Iterator[tuple]:
                 yield make(rows, 20), dim, np.broadcast_to(index[(slice(None),) * (1 - dim) + (some,)], index.shape)
 
 
+@entry("", "jit_places.entries")
 @by_kernels("gather gather_rows take", _places_along)
 def gather(x: Any, dim: int, index: Any) -> Any:
     """x[..., index[...], ...]: along `dim` the element that `index` names, elsewhere the same position."""
     if not x.ndim or not index.ndim:
         return x.reshape(-1)[index]
+    if x.ndim == 1 or (x.ndim == 2 and index.size < SMALL):
+        _need_places(x.shape[dim], dim, index)
     if x.ndim == 1:
         return x[index]
     if x.ndim == 2 and index.size < SMALL:
@@ -147,6 +156,7 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
         else:
             gather_scatter.add_slices(out, dim, line, np.broadcast_to(src, index.shape))
     elif out.ndim == 1:
+        _need_places(out.size, dim, index)
         ufunc.at(out, index, src)
     elif out.flags.c_contiguous and (index.size >= INDEX_LEAST or out.ndim > _MOST_KEYS):
         ufunc.at(out.reshape(-1), _places(out.shape, dim, index).reshape(-1), np.ascontiguousarray(src).reshape(-1))
@@ -168,6 +178,7 @@ def scatter_add_(out: Any, dim: int, index: Any, src: Any) -> Any:
     return out
 
 
+@entry("", "jit_places.entries")
 def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x plus src at the elements that `index` names along `dim`."""
     return scatter_add_(contiguous(x), dim, index, src)
@@ -201,6 +212,7 @@ def scatter_(out: Any, dim: int, index: Any, src: Any) -> Any:
     return out
 
 
+@entry("", "jit_places.entries")
 def scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
     """x with src at the elements that `index` names along `dim`."""
     return scatter_(contiguous(x), dim, index, src)
@@ -236,6 +248,7 @@ def _slices(make: Make) -> Iterator[tuple]:
     yield make(2, SMALL), 1, places(make, SMALL, SMALL)
 
 
+@entry("", "jit_places.entries")
 @by_kernels("take gather_rows", _slices)
 def index_select(x: Any, dim: int, index: Any) -> Any:
     """The slices of x along `dim` that `index` names; IndexError where one is not in [0, x.shape[dim])."""
@@ -341,6 +354,7 @@ def _key(index: Any, dims: tuple) -> tuple:
     return tuple(key)
 
 
+@entry("", "jit_places.entries")
 def index_get(x: Any, index: Any, dims: tuple) -> Any:
     """x indexed by index[0], index[1], ... in the dimensions `dims`."""
     if len(dims) == 1:

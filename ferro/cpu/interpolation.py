@@ -36,12 +36,21 @@ __all__ = ["resample", "resample_spread"]
 class Map:
     """A sparse matrix (rows, columns) in rows: row r has the entries number starts[r] to starts[r + 1]."""
 
-    __slots__ = ("columns", "rows", "single", "size", "starts", "weights")
+    __slots__ = ("columns", "known", "rows", "single", "size", "starts", "weights")
 
     def __init__(self, starts: Any, columns: Any, weights: Any, size: int) -> None:
         self.starts, self.columns, self.weights, self.size = starts, columns, weights, size
         self.rows = len(starts) - 1
+        self.known: dict = {}
         self.single = len(columns) == self.rows and bool((np.diff(starts) == 1).all())
+
+    def weights_in(self, dtype: Any) -> Any:
+        """The weights as numbers of a dtype, 1 where there are none."""
+        found = self.known.get(dtype)
+        if found is None:
+            found = np.ones(len(self.columns), dtype) if self.weights is None else self.weights.astype(dtype)
+            self.known[dtype] = found
+        return found
 
     def transposed(self) -> Map:
         order = np.argsort(self.columns, kind="stable")
@@ -175,40 +184,46 @@ def resample_spread(g: Any, axes: tuple) -> Any:
     return _resample(g, axes, True)
 
 
-def _resample(x: Any, axes: tuple, turned: bool) -> Any:
-    dtype = x.dtype
-    single = dtype != np.float64 or len(axes) == 2
-    maps = [(x.ndim - len(axes) + i, _map(*axis, single, turned)) for i, axis in enumerate(axes)]
+@lru_cache(maxsize=256)
+def _maps(axes: tuple, single: bool, turned: bool) -> tuple[bool, tuple, tuple]:
+    """Whether nothing but copies is asked for, and pairs (dimension from the end, map), also in the order in which they go."""
+    maps = tuple([(i - len(axes), _map(*axis, single, turned)) for i, axis in enumerate(axes)])
     copied = all(m.weights is None and m.single for _, m in maps)
+    # first what makes the image smaller
+    return copied, maps, tuple(sorted(maps, key=lambda item: item[1].rows / item[1].size))
+
+
+def _resample(x: Any, axes: tuple, turned: bool) -> Any:
+    dtype, n = x.dtype, x.ndim
+    copied, maps, ordered = _maps(axes, dtype != np.float64 or len(axes) == 2, turned)
     if dtype.kind == "u" and not copied:
         for dim, m in reversed(maps):  # rows first, each pass rounded to a byte, as image libraries do
-            x = np.clip(np.rint(_along(x.astype(np.float32), dim, m)), 0, 255).astype(dtype)
+            x = np.clip(np.rint(_along(x.astype(np.float32), n + dim, m)), 0, 255).astype(dtype)
         return x
-    maps.sort(key=lambda item: item[1].rows / item[1].size)  # first what makes the image smaller
     if dtype in HALF and not copied:
         x = x.astype(np.float32)
-    for dim, m in maps:
-        x = _along(x, dim, m)
+    for dim, m in ordered:
+        x = _along(x, n + dim, m)
     return x.astype(dtype, copy=False)
 
 
 def _along(x: Any, dim: int, m: Map) -> Any:
     """The map applied to one dimension."""
     if m.single and m.weights is None:
-        return np.take(x, m.columns, dim)
+        return x.take(m.columns, dim)
     shape = (*x.shape[:dim], m.rows, *x.shape[dim + 1 :])
     size = math.prod(shape)
-    if max(size, x.size) >= SMALL and x.dtype.kind == "f" and ready(_KERNELS, x.dtype):
+    if size and x.dtype.kind == "f" and ready(_KERNELS, x.dtype, max(size, x.size) >= SMALL):
         before, after = math.prod(shape[:dim]), math.prod(shape[dim + 1 :])
         y, out = contiguous(x).reshape(before, x.shape[dim], after), np.empty((before, m.rows, after), x.dtype)
-        weights = np.ones(len(m.columns), x.dtype) if m.weights is None else m.weights.astype(x.dtype)
+        weights = m.weights_in(x.dtype)
         cost = max(len(m.columns), 1) * after
         name = "resample_lines" if after == 1 else "resample_planes"
         share_rows(name, before, GRAIN // cost + 1, (y, m.starts, m.columns, weights, out), 0b01110)
         return out.reshape(shape)
     picked = np.take(x, m.columns, dim)
     if m.weights is not None:
-        picked *= m.weights.astype(x.dtype).reshape(-1, *[1] * (x.ndim - dim - 1))
+        picked *= m.weights_in(x.dtype).reshape(-1, *[1] * (x.ndim - dim - 1))
     filled = np.flatnonzero(np.diff(m.starts))
     if len(filled) == m.rows and size:
         return np.add.reduceat(picked, m.starts[:-1], dim)

@@ -19,7 +19,7 @@ from ferro.native.thresholds import SMALL
 __all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
            "tril", "triu"]  # fmt: skip
 
-ALL = slice(None)
+ALL, BACK = slice(None), slice(None, None, -1)
 
 
 @entry("", "jit_joining.entries")
@@ -83,10 +83,10 @@ def block_diag(xs: Any) -> Any:
 
 def flip(x: Any, dims: tuple) -> Any:
     """x in reverse order along `dims`, as a copy."""
-    turned = slice(None, None, -1)
-    return contiguous(x[tuple([turned if d in dims else ALL for d in range(x.ndim)])] if x.ndim else x)
+    return contiguous(x[tuple([BACK if d in dims else ALL for d in range(x.ndim)])] if x.ndim else x)
 
 
+@entry("", "jit_moved.entries")
 def roll(x: Any, shifts: tuple, dims: tuple) -> Any:
     """x shifted along `dims`; what leaves at one end comes in at the other."""
     if x.size < COPY_LEAST:
@@ -105,9 +105,16 @@ def roll(x: Any, shifts: tuple, dims: tuple) -> Any:
 
 def rot90(x: Any, k: int, dims: tuple) -> Any:
     """x turned k times by 90 degrees from the first towards the second of `dims`, as a copy."""
-    if k % 2 and x.size >= COPY_LEAST:  # a quarter is an exchange of two dimensions, and one of them in reverse order
-        return flip(contiguous(x.swapaxes(*dims)), dims[:1] if k % 4 == 1 else dims[1:])
-    return contiguous(np.rot90(x, k, dims))
+    a, b = dims
+    turned, k = [ALL] * x.ndim, k % 4
+    if k % 2 and x.size >= COPY_LEAST:  # two dimensions are exchanged first, by the kernel for that
+        return flip(contiguous(x.swapaxes(a, b)), (a if k == 1 else b,))
+    if k in (1, 2):
+        turned[b] = BACK
+    if k in (2, 3):
+        turned[a] = BACK
+    y = x[tuple(turned)]
+    return contiguous(y.swapaxes(a, b) if k % 2 else y)
 
 
 def repeat(x: Any, times: tuple) -> Any:
@@ -126,6 +133,7 @@ def _matrices(make: Make) -> Iterator[tuple]:
         yield make(3, 20, n), 1
 
 
+@entry("", "jit_moved.entries")
 @by_kernels("triangle", _matrices)
 def tril(x: Any, diagonal: int) -> Any:
     """x with zeros above the diagonal of its last two dimensions."""
@@ -135,6 +143,7 @@ def tril(x: Any, diagonal: int) -> Any:
     return _cleared(x, diagonal, True) if found is None else found
 
 
+@entry("", "jit_moved.entries")
 @by_kernels("triangle", _matrices)
 def triu(x: Any, diagonal: int) -> Any:
     """x with zeros below the diagonal of its last two dimensions."""
@@ -168,6 +177,7 @@ def diag_embed(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     return np.ascontiguousarray(np.moveaxis(out, (-2, -1), (dim1, dim2)))
 
 
+@entry("", "jit_moved.entries")
 def constant_pad(x: Any, pads: tuple, value: Any) -> Any:
     """x with `pads` (before, after) elements of one value around every dimension; negative ones cut off."""
     shape = tuple([s + a + b for s, (a, b) in zip(x.shape, pads, strict=True)])
@@ -188,7 +198,13 @@ def constant_pad(x: Any, pads: tuple, value: Any) -> Any:
 
 
 def pad_index(size: int, before: int, after: int, mode: str) -> Any:
-    """For every position of a padded dimension, the position it is filled from."""
+    """For every position of a padded dimension, the position it is filled from: not to be written to."""
+    whole = _pad_index if size + before + after <= TRIANGLE_KEPT else _pad_index.__wrapped__
+    return whole(size, before, after, mode)
+
+
+@lru_cache(maxsize=128)
+def _pad_index(size: int, before: int, after: int, mode: str) -> Any:
     i = np.arange(-before, size + after)
     if mode == "replicate":
         return i.clip(0, size - 1)

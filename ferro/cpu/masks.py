@@ -91,7 +91,7 @@ def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
 
 def nonzero(x: Any) -> Any:
     """The indices of the elements that are not 0: one row for each."""
-    return np.argwhere(x).astype(np.int64, copy=False)
+    return np.array(x.nonzero(), np.int64).T if x.ndim else np.argwhere(x).astype(np.int64, copy=False)
 
 
 # -- kernels -----------------------------------------------------------------------------------------------------------

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.by_kernels import by_kernels
 from ferro.cpu.half import rounded_once
-from ferro.cpu.kernels.common import has_kernel, share_rows
-from ferro.cpu.kernels.strided_copy import contiguous
-from ferro.cpu.pooling import parts, planes, three, window_examples
+from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
+from ferro.cpu.kernels import strided_copy
+from ferro.cpu.pooling import in_planes, parts, planes, three, window_examples
 from ferro.cpu.products import matmul
 from ferro.cpu.thresholds import GRAIN
 from ferro.cpu.windows import full, taps
@@ -33,13 +34,18 @@ def _by_planes(
     name: str, x: Any, out: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any
 ) -> Any:
     """A kernel of windows, of which there are `size`, from x to `out`."""
-    if not isinstance(divisors, tuple):
-        divisors = (np.full(size[0], divisors), *[np.ones(n) for n in size[1:]])
-    each = tuple([np.asarray(some, x.dtype) for some in (*[np.ones(1)] * (3 - len(size)), *divisors)])
     images, outs, n = planes(x, len(kernel)), planes(out, len(kernel)), math.prod(size) * math.prod(kernel)
-    args = images, three(kernel, 1), three(stride, 1), three(pad, 0), each, outs
+    args = images, three(kernel, 1), three(stride, 1), three(pad, 0), _along_each(divisors, size, x.dtype), outs
     share_rows(name, len(images), 2 * GRAIN // n + 1, args)
     return out
+
+
+@lru_cache(maxsize=512)
+def _along_each(divisors: Any, size: tuple, dtype: Any) -> tuple:
+    """The divisors of `size` windows along each of three dimensions, for kernels."""
+    if not isinstance(divisors, tuple):
+        divisors = (np.full(size[0], divisors), *[np.ones(n) for n in size[1:]])
+    return tuple([np.asarray(some, dtype) for some in (*[np.ones(1)] * (3 - len(size)), *divisors)])
 
 
 @rounded_once
@@ -48,9 +54,12 @@ def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divi
     """The sum of every window divided by `divisors` (see `_divisor`)."""
     n = len(kernel)
     whole = math.prod(size) == 1  # for which a product is quicker
-    if not whole and math.prod(size) > 0 and has_kernel(x, "avg_pool"):
-        out = np.empty((*x.shape[: x.ndim - n], *size), x.dtype)
-        return _by_planes("avg_pool", x, out, kernel, size, stride, pad, divisors)
+    if not whole and has_kernel(x, "avg_pool", small=True) and math.prod(size) > 0:
+        (given, made, found), grain, fixed = in_planes(x.shape, kernel, size, stride, pad)
+        out = np.empty(made, x.dtype)
+        args = contiguous(x).reshape(given), *fixed, _along_each(divisors, size, x.dtype), out
+        share_rows("avg_pool", given[0], grain, args)
+        return out.reshape(found)
     y = x
     if whole and kernel == x.shape[x.ndim - n :] and not any(pad) and x.dtype.kind == "f":
         area = math.prod(kernel)
@@ -110,7 +119,7 @@ def _window_spread(x: Any, axis: int, n: int, kernel: int, stride: int, pad: int
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     if stride == kernel and pad == 0 and n == size * kernel and x.flags.c_contiguous:
         spread = np.broadcast_to(x.reshape(*before, size, 1, *after), (*before, size, kernel, *after))
-        return contiguous(spread).reshape(*before, n, *after)
+        return strided_copy.contiguous(spread).reshape(*before, n, *after)
     wider = np.zeros((*before, n, *after), x.dtype)
     if not x.flags.c_contiguous:  # in the order of x
         order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))

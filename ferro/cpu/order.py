@@ -159,10 +159,12 @@ def median(x: Any) -> Any:
     """The lower median of all elements; nan if one is nan or there is none."""
     if x.size == 0:
         return np.full((), np.nan if x.dtype.kind in "fV" else np.iinfo(x.dtype).min, x.dtype)
-    y = wide(x).reshape(-1)
-    if y.dtype.kind == "f" and np.isnan(y).any():
+    y = wide(x).flatten()
+    if y.dtype.kind == "f" and math.isnan(y.dot(y)):  # (squares are infinite at most)
         return np.asarray(np.nan, x.dtype)
-    return _at_place(y, (y.size - 1) // 2, 0)[0].astype(x.dtype)
+    place = (y.size - 1) // 2
+    y.partition(place)
+    return np.array(y[place], x.dtype)
 
 
 def nanmedian(x: Any) -> Any:

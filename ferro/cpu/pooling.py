@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from typing import Any
 
@@ -27,6 +28,19 @@ def planes(x: Any, n: int) -> Any:
 def three(values: tuple, fill: int) -> tuple:
     """What belongs to the last of three dimensions."""
     return (fill,) * (3 - len(values)) + tuple(values)
+
+
+@lru_cache(maxsize=512)
+def in_planes(shape: tuple, kernel: tuple, size: tuple, *others: tuple) -> tuple[tuple, int, tuple]:
+    """Of images and windows: the shapes of `planes`, of their results, and of these without planes; the grain of the work;
+    and the numbers of a window (stride, pad and perhaps dilation are the others) for three dimensions.
+    """
+    n = len(kernel)
+    lead = shape[: len(shape) - n]
+    many = math.prod(lead)
+    given, made = (many, *three(shape[len(lead) :], 1)), (many, *three(size, 1))
+    fixed = tuple([three(v, fill) for v, fill in zip((kernel, *others), (1, 1, 0, 1), strict=False)])
+    return (given, made, (*lead, *size)), 2 * GRAIN // max(math.prod(size) * math.prod(kernel), 1) + 1, fixed
 
 
 # -- maxima ------------------------------------------------------------------------------------------------------------
@@ -55,12 +69,11 @@ def max_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, dila
     n = len(kernel)
     shape = x.shape[-n:]
     geometry = (shape, kernel, size, stride, pad, dilation)
-    if math.prod(shape) < 1 << 31 and has_kernel(x, "max_pool"):
-        best, index = np.empty((*x.shape[:-n], *size), x.dtype), np.empty((*x.shape[:-n], *size), np.int64)
-        images, fixed = planes(x, n), (three(kernel, 1), three(stride, 1), three(pad, 0), three(dilation, 1))
-        grain = 2 * GRAIN // max(math.prod(size) * math.prod(kernel), 1) + 1
-        share_rows("max_pool", len(images), grain, (images, *fixed, planes(best, n), planes(index, n)))
-        return best, index
+    if has_kernel(x, "max_pool", small=True) and math.prod(shape) < 1 << 31:
+        (given, made, found), grain, fixed = in_planes(x.shape, kernel, size, stride, pad, dilation)
+        best, index = np.empty(made, x.dtype), np.empty(made, np.int64)
+        share_rows("max_pool", given[0], grain, (contiguous(x).reshape(given), *fixed, best, index))
+        return best.reshape(found), index.reshape(found)
     if math.prod(size) < math.prod(kernel):
         return _max_of_ranges(x, [_ranges(*g) for g in zip(*geometry, strict=True)])
     best, tap = _running_maximum(x, geometry, False)

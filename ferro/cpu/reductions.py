@@ -159,6 +159,7 @@ def _factors(make: Make) -> Iterator[tuple]:
             yield 1 + make(rows, 20) / 64, dim
 
 
+@entry("", "jit_running.entries")
 @by_kernels(_PRODUCTS[:2], lambda make: ((x, dim, False) for x, dim in _factors(make)))
 def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
     """Product of all elements or along the dimension `dim`."""
@@ -385,4 +386,5 @@ def any(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 def count_nonzero(x: Any, dim: tuple) -> Any:
     """How many elements over the dimensions `dim` are non-zero."""
-    return np.asarray(np.count_nonzero(x, axis=dim), np.int64)
+    whole = len(dim) == x.ndim and x.dtype.kind in "fiub"  # of which NumPy does not make booleans first
+    return np.array(np.count_nonzero(x) if whole else np.count_nonzero(x, axis=dim), np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, places, sides
 from ferro.cpu.kernels.common import GRAIN, SMALL, has_kernel
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.scan import running_extremum, scan
 from ferro.cpu.reductions import wide
 
@@ -33,6 +34,7 @@ def _lines(make: Make) -> Iterator[tuple]:
             yield make(rows, 20), dim
 
 
+@entry("", "jit_running.entries")
 @by_kernels("jit_scan.cumsum", _lines)
 def cumsum(x: Any, dim: int) -> Any:
     """Sums of the elements up to each place along `dim`, accumulated in double precision."""
@@ -49,6 +51,7 @@ def cumsum_vjp(g: Any, dim: int) -> Any:
     return np.flip(_accumulated(np.add, np.flip(g, dim), dim), dim)
 
 
+@entry("", "jit_running.entries")
 @by_kernels("jit_scan.cumprod", _lines)
 def cumprod(x: Any, dim: int) -> Any:
     """Products of the elements up to each place along `dim`, accumulated in double precision."""
@@ -96,12 +99,14 @@ def _log_of_two(a: Any, b: Any) -> Any:
 _EXTREMA = kernels("jit_scan.running_extremum running_extremum_rows")
 
 
+@entry("", "jit_running.entries")
 @by_kernels(_EXTREMA, _lines)
 def cummax(x: Any, dim: int) -> tuple:
     """Largest element up to each place along `dim`, and the index of its last appearance; nan stays."""
     return _extrema(x, dim, np.maximum)
 
 
+@entry("", "jit_running.entries")
 @by_kernels(_EXTREMA, _lines)
 def cummin(x: Any, dim: int) -> tuple:
     """Smallest element up to each place along `dim`, and the index of its last appearance; nan stays."""

@@ -144,7 +144,11 @@ def unbind(x: Any, dim: int) -> tuple:
 def diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
     """The diagonal of the matrices in dim1 and dim2, as the last dimension: a writable view."""
     rows, columns = x.shape[dim1], x.shape[dim2]
-    n = max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    n = min(rows, columns) if not offset else max(min(rows + min(offset, 0), columns - max(offset, 0)), 0)
+    if x.ndim == 2 and n and x.flags.forc:
+        a, b = x.strides
+        start = 0 if not offset else -offset * x.strides[dim1] if offset < 0 else offset * x.strides[dim2]
+        return np.ndarray((n,), x.dtype, x, start, (a + b,))
     rest = [d for d in range(x.ndim) if d not in (dim1, dim2)]
     shape = (*[x.shape[d] for d in rest], n)
     strides = (*[x.strides[d] for d in rest], x.strides[dim1] + x.strides[dim2])
@@ -164,7 +168,7 @@ def windows(x: Any, dim: int, size: int, step: int) -> Any:
     count = (x.shape[dim] - size) // step + 1
     shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
     strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
-    return _as_strided(x, shape, strides)
+    return strided(x, shape, strides) if 0 not in shape else _as_strided(x, shape, strides)
 
 
 def windows_add(g: Any, shape: tuple, dim: int, size: int, step: int) -> Any:

@@ -36,11 +36,13 @@ def _about_mean(x: Any, dim: tuple, keepdim: bool) -> tuple:
         return m, _add(diff * diff, dim, d, None, keepdim)
 
 
+@entry("x dims number keep -> r ?", "jit_small.std")
 def std(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
     """Square root of the variance."""
     return std_mean(x, dim, correction, keepdim)[0]
 
 
+@entry("x dims number keep -> r r ?", "jit_small.var_mean")
 @by_kernels(
     "sum_rows sum_columns square_rows square_columns",
     lambda make: ((x, dim, 1.0, keep) for x, dim, keep in matrices(make)),
@@ -138,6 +140,7 @@ def _moments(x: Any, dim: tuple, n: int) -> tuple:
         return m, np.maximum(squares, 0)
 
 
+@entry("x dims number keep -> r r ?", "jit_small.std_mean")
 def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
     """Standard deviation and mean over the dimensions `dim`."""
     v, m, scale = _spread(x, dim, correction, keepdim)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from ferro.core.apply import apply
+from ferro.core.apply import apply, unary
 from ferro.core.casting import in_full_precision
 from ferro.core.layout import IMAGES
 from ferro.core.op import LINEAR, Op
@@ -25,12 +25,12 @@ __all__ = ["adaptive_avg_pool1d"]
 
 def adaptive_avg(x: Any, size: tuple) -> Tensor:
     """Means of the parts of images; arguments normalised."""
-    return apply(ADAPTIVE_AVG, (x,), (size,))
+    return unary(ADAPTIVE_AVG, x, (size,))
 
 
 def adaptive_avg_spread(g: Any, shape: tuple) -> Tensor:
     """The adjoint of `adaptive_avg`; arguments normalised."""
-    return apply(ADAPTIVE_AVG_SPREAD, (g,), (shape,))
+    return unary(ADAPTIVE_AVG_SPREAD, g, (shape,))
 
 
 ADAPTIVE_AVG = Op(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core.apply import apply
+from ferro.core.apply import unary
 from ferro.core.casting import in_full_precision
 from ferro.core.layout import IMAGES
 from ferro.core.op import LINEAR, Op
@@ -29,12 +30,12 @@ __all__ = ["avg_pool1d"]
 
 def avg_pool(x: Any, kernel: tuple, size: tuple, stride: tuple, pad: tuple, divisors: Any) -> Tensor:
     """Sums of windows divided by `divisors`; arguments normalised."""
-    return apply(AVG_POOL, (x,), (kernel, size, stride, pad, divisors))
+    return unary(AVG_POOL, x, (kernel, size, stride, pad, divisors))
 
 
 def avg_spread(g: Any, shape: tuple, kernel: tuple, stride: tuple, pad: tuple, divisors: Any) -> Tensor:
     """The adjoint of `avg_pool`; arguments normalised."""
-    return apply(AVG_SPREAD, (g,), (shape, kernel, stride, pad, divisors))
+    return unary(AVG_SPREAD, g, (shape, kernel, stride, pad, divisors))
 
 
 AVG_POOL = Op(
@@ -78,6 +79,7 @@ def _avg_pool(
     return avg_pool(x, kernel, size, step, pad, _counts(shape, kernel, size, step, pad, count_include_pad))
 
 
+@lru_cache(maxsize=512)
 def _counts(shape: tuple, kernel: tuple, size: tuple, step: tuple, pad: tuple, count_include_pad: bool) -> Any:
     """How many elements windows have: one number, or where they reach over the edge a number for each place in each dimension."""
     geometry = list(zip(shape, kernel, size, step, pad, strict=True))

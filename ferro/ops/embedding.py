@@ -183,6 +183,14 @@ def embedding_renorm_(weight: Tensor, indices: Tensor, max_norm: float, norm_typ
     return weight
 
 
+def _ones_at(places: Any, classes: int) -> Any:
+    """A row for each place, with 1 there; -1 classes: as many as there must be."""
+    classes = int(places.max()) + 1 if classes == -1 else classes
+    found = np.zeros((places.size, classes), np.int64)
+    found.reshape(-1)[places + np.arange(0, found.size, classes)] = 1
+    return found
+
+
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Vectors with 1 at the index and 0 elsewhere, in a new last dimension of size `num_classes` (-1: the largest index
     + 1).
@@ -201,6 +209,8 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor; give num_classes")
         return wrap(np.zeros((*x.shape, num_classes), np.int64))
+    if type(x) is np.ndarray and x.min() >= 0 and (num_classes == -1 or x.max() < num_classes > 0):
+        return wrap(_ones_at(x.reshape(-1), num_classes).reshape(*x.shape, -1))
     numbers = plain(x)
     require(x >= 0, RuntimeError, "one_hot: Class values must be non-negative", lambda: f", got {numbers.min()}.")
     if num_classes == -1:

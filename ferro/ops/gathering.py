@@ -37,6 +37,17 @@ def index_dim(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None =
     data = need_tensor(name, "index", index)._data
     if not data.size:
         return d
+    shape = x._data.shape
+    if not (data.dtype is INT64 and data.shape == shape and src_shape in (None, shape) and shape):
+        _check_index(name, x, d, index, src_shape)
+    if not (later and type(data) is np.ndarray and backend.xp_of(x._data).finds_wrong_places(x._data, d, data)):
+        in_bounds(f"{name}()", data, shape[d] if shape else 1, d, error=RuntimeError)
+    return d
+
+
+def _check_index(name: str, x: Any, d: int, index: Any, src_shape: tuple | None) -> None:
+    """RuntimeError for an index that does not fit."""
+    data = index._data
     if data.dtype not in (INT32, INT64):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index, got {index.dtype}")
     shape, have = x._data.shape or (1,), data.shape or (1,)
@@ -65,9 +76,6 @@ def index_dim(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None =
                 f"{name}(): Expected index {list(have)} to be no larger than self {list(x._data.shape)} apart from dimension {d} "
                 f"and to be no larger size than src {list(src_shape)}"
             )
-    if not (later and type(data) is np.ndarray and backend.xp_of(x._data).finds_wrong_places(x._data, d, data)):
-        in_bounds(f"{name}()", data, shape[d], d, error=RuntimeError)
-    return d
 
 
 def apply_at(name: str, op: Op, x: Any, others: tuple, d: int) -> Tensor:
@@ -153,10 +161,15 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
             f"input, and {data.ndim} dimensions for indices"
         )
     d = one_dim("take_along_dim", n, dim)
-    in_bounds("take_along_dim()", data, input._data.shape[d] if n else 1, d, negative=True)
-    if perhaps(data < 0):
-        indices = wrap(backend.xp_of(data).where(data < 0, data + input._data.shape[d], data))
     a, b = input._data.shape, data.shape
+    if n and b == a and type(data) is np.ndarray is type(input._data):
+        try:
+            return gather(input, d, indices, out=out)
+        except RuntimeError:  # (a number below 0, perhaps)
+            pass
+    in_bounds("take_along_dim()", data, a[d] if n else 1, d, negative=True)
+    if perhaps(data < 0):
+        indices = wrap(backend.xp_of(data).where(data < 0, data + a[d], data))
     common = broadcast_shapes((*a[:d], 1, *a[d + 1 :]), (*b[:d], 1, *b[d + 1 :]))
     x = unary(EXPAND, input, ((*common[:d], a[d], *common[d + 1 :]),))
     return gather(x, d, unary(EXPAND, indices, ((*common[:d], b[d], *common[d + 1 :]),)), out=out)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from functools import lru_cache
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core.apply import apply
+from ferro.core.apply import unary
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase
 from ferro.core.dtypes import COMPLEX, FROM_NUMPY, INEXACT
@@ -27,12 +29,12 @@ __all__ = ["interpolate", "upsample", "upsample_bilinear", "upsample_nearest"]
 
 def resample(x: Tensor, axes: tuple) -> Tensor:
     """The last dimensions resampled as `axes` say: see Note [Resampling] in cpu/interpolation.py."""
-    return apply(RESAMPLE, (x,), (axes,))
+    return unary(RESAMPLE, x, (axes,))
 
 
 def resample_spread(g: Tensor, axes: tuple) -> Tensor:
     """The adjoint of `resample`."""
-    return apply(RESAMPLE_SPREAD, (g,), (axes,))
+    return unary(RESAMPLE_SPREAD, g, (axes,))
 
 
 RESAMPLE = Op(
@@ -134,7 +136,7 @@ def _check_mode(name: str, mode: str, n: int, align_corners: bool | None, antial
         raise ValueError(f"{name}: Lanczos mode requires antialias=True")
 
 
-def _check_image(name: str, x: Any, size: list[int], mode: str) -> None:
+def _check_image(name: str, x: Any, size: tuple, mode: str) -> None:
     shape, dtype = x._data.shape, x._data.dtype
     if 0 in shape[1:]:
         raise RuntimeError(
@@ -142,13 +144,39 @@ def _check_image(name: str, x: Any, size: list[int], mode: str) -> None:
         )
     if min(size) <= 0 and mode != "area":
         raise RuntimeError(
-            f"{name}: Input and output sizes should be greater than 0, but got input {list(shape[2:])} and output {size}"
+            f"{name}: Input and output sizes should be greater than 0, but got input {list(shape[2:])} and output {list(size)}"
         )
     small = dtype == np.uint8 and mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "lanczos")
     if not small and (dtype not in INEXACT or dtype in COMPLEX):
         raise NotImplementedError(
             f"{name}: not implemented for {FROM_NUMPY[dtype]} in mode {mode!r}; expected a real floating-point dtype"
         )
+
+
+def _is_plain(given: Any) -> bool:
+    """Whether a size or factors are numbers that can be a key."""
+    return type(given) in (int, float, NoneType) or (type(given) is tuple and all([type(v) is int for v in given]))
+
+
+@lru_cache(maxsize=512, typed=True)
+def _axes(
+    name: str,
+    n: int,
+    shape: tuple,
+    mode: str,
+    align_corners: Any,
+    antialias: Any,
+    size: Any,
+    scale_factor: Any,
+    recompute: bool,
+) -> tuple[tuple, tuple]:
+    """The new size of each dimension, and how it is resampled: see Note [Resampling] in cpu/interpolation.py."""
+    _check_mode(name, mode, n, align_corners, antialias)
+    new, scales = _target(name, shape, size, scale_factor, recompute or (mode == "area" and size is None))
+    kind = "nearest_image" if mode == "nearest" and n == 2 else mode if mode in _ANY else _KINDS.get(mode, "linear")
+    kind += "_antialias" if antialias else ""
+    align = bool(align_corners)
+    return tuple(new), tuple([(kind, *axis, align) for axis in zip(shape, new, scales, strict=True)])
 
 
 # -- the functions -----------------------------------------------------------------------------------------------------
@@ -190,17 +218,12 @@ def interpolate(
     """
     name = "interpolate"
     n = need_tensor(name, "input", input)._data.ndim - 2
-    _check_mode(name, mode, n, align_corners, antialias)
-    shape = input._data.shape[2:]
-    recompute = bool(recompute_scale_factor) or (mode == "area" and size is None)
-    new, scales = _target(name, shape, size, scale_factor, recompute)
+    asked = mode, align_corners, antialias, size, scale_factor, bool(recompute_scale_factor)
+    kept = type(mode) is str and _is_plain(size) and _is_plain(scale_factor)
+    new, axes = (_axes if kept else _axes.__wrapped__)(name, n, input._data.shape[2:], *asked)
     _check_image(name, input, new, mode)
     if mode == "area":
-        return _AREA[n](input, new)
-    kind = "nearest_image" if mode == "nearest" and n == 2 else mode if mode in _ANY else _KINDS.get(mode, "linear")
-    kind += "_antialias" if antialias else ""
-    align = bool(align_corners)
-    axes = tuple([(kind, *axis, align) for axis in zip(shape, new, scales, strict=True)])
+        return _AREA[n](input, list(new))
     return laid_out_like(input, resample(input, axes))
 
 

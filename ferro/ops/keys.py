@@ -126,10 +126,26 @@ def _located(x: Any, key: tuple) -> tuple:
     first: Any = key[0] if len(key) == 1 else None
     if isinstance(first, TensorBase) and first._data.dtype == INT64 and first._data.ndim and x._data.ndim:
         return x, *_stacked([(0, first)])
+    several = _whole_dimensions(x._data.ndim, key)
+    if several:
+        return x, *_stacked(several)
     plain, advanced = _parsed(x._data.shape, [_element(p) for p in key])
     if any(p is not ALL for p in plain) or not advanced:
         x = viewed(SLICE, x, ((*plain, ...),))
     return x, *(_stacked(advanced) if advanced else (None, ()))
+
+
+def _whole_dimensions(ndim: int, key: tuple) -> list | None:
+    """Pairs (dimension, index tensor) of a key of nothing but indices and whole dimensions (":"); None for any other."""
+    found: list = []
+    for d, p in enumerate(key):
+        if isinstance(p, TensorBase):
+            if p._data.dtype is not INT64 or not p._data.ndim:
+                return None
+            found.append((d, p))
+        elif type(p) is not slice or not (p.start is p.stop is p.step is None):
+            return None
+    return found if len(key) <= ndim else None
 
 
 def _parsed(shape: tuple, parts: list) -> tuple[list, list]:
@@ -246,6 +262,8 @@ def _stacked(advanced: list) -> tuple:
         return index, (d,)
     dims = tuple([d for d, _ in advanced])
     arrays = [t._data for _, t in advanced]
+    if all([type(a) is np.ndarray and a.shape == arrays[0].shape for a in arrays]):
+        return wrap(np.concatenate(arrays, None).reshape(len(arrays), *arrays[0].shape)), dims
     try:
         shape = (
             arrays[0].shape if len({a.shape for a in arrays}) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])

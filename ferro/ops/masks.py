@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, unlike
-from ferro.core.dtypes import META_NAMES, type_name
+from ferro.core.base import bump
+from ferro.core.dtypes import META_NAMES, check_number, type_name
 from ferro.core.inplace import record_write, refuse_overlap
 from ferro.core.layout import DENSE
 from ferro.core.looped import by_slices
 from ferro.core.op import LINEAR, Op
 from ferro.core.requirements import require
 from ferro.core.samples import Arg, Sample
+from ferro.core.writes import unrecorded
 from ferro.ops.expanding import EXPAND, broadcast_shapes
 from ferro.ops.filling import filler
 from ferro.ops.index_arguments import bools, on_expanded, written
@@ -24,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["masked_fill", "masked_scatter", "masked_select"]
 
+_PLAIN, _BOOL = (np.dtype(np.float32), np.dtype(np.float64)), np.dtype(np.bool_)
 MASK = [[True, False, True], [False, False, True]]
 
 
@@ -90,6 +96,13 @@ MASKED_FILL = Op(
 
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Writes one value where the mask, broadcast, is true."""
+    a, b = self._data, need_tensor("masked_fill_", "mask", mask)._data
+    if type(value) in (int, float) and type(a) is np.ndarray is type(b) and a.dtype in _PLAIN and b.dtype is _BOOL:
+        if a.shape == b.shape and a.flags.c_contiguous and unrecorded(self):
+            check_number("masked_fill_", value, a.dtype)
+            cpu.masked_fill_(a, b, value)
+            bump(self, "masked_fill_")
+            return self
     if _common("masked_fill_", self, _boolean("masked_fill_", mask)) != self._data.shape:
         raise RuntimeError(
             f"masked_fill_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(self._data.shape)}"

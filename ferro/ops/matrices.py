@@ -14,6 +14,7 @@ from ferro.core.inplace import in_place
 from ferro.core.into import into
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.views import viewed
 from ferro.ops.creation import finish
 from ferro.ops.diagonals import DIAGONAL, diagonal
 from ferro.ops.shape import reshape
@@ -162,7 +163,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tens
     if n not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {n}D")
     result = (
-        diag_embed(input, diagonal) if n == 1 else apply(CONTIGUOUS, (unary(DIAGONAL, input, (int(diagonal), 0, 1)),))
+        diag_embed(input, diagonal) if n == 1 else unary(CONTIGUOUS, viewed(DIAGONAL, input, (int(diagonal), 0, 1)))
     )
     return result if out is None else into("diag", out, result)
 

@@ -110,8 +110,8 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
                 f"{name} only supports 0-dimensional start and end tensors, but got {argument} with {v._data.ndim} "
                 "dimension(s)."
             )
-    start, end = [_number(v) for v in (start, end)]
-    is_complex = any(isinstance(v, (complex, np.complexfloating)) for v in (start, end))
+    start, end = _number(start), _number(end)
+    is_complex = isinstance(start, complex) or isinstance(end, complex)
     inferred = dtypes.default().to_complex().np if is_complex else dtypes.default().np
     d = chosen_dtype(dtype, out, inferred)
     if is_complex and d.kind != "c":
@@ -120,7 +120,21 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
             f"torch.{name}(): inferred dtype {dtypes.C_NAMES[have]} can't be safely cast to passed dtype "
             f"{dtypes.type_name(want)}: start or end is complex, and numbers between them have no place in {want}"
         )
-    return np.linspace(start, end, steps), d
+    return (_even(float(start), float(end), steps) if steps > 1 and not is_complex else np.linspace(start, end, steps)), d
+
+
+def _even(start: float, end: float, steps: int) -> Any:
+    """What np.linspace gives of two floats."""
+    found = np.arange(steps, dtype=np.float64)
+    step = (end - start) / (steps - 1)
+    if step:
+        found *= step
+    else:  # (too small for a float)
+        found /= steps - 1
+        found *= end - start
+    found += start
+    found[-1] = end
+    return found
 
 
 @by_slices

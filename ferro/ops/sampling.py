@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ferro import cpu
 from ferro.batched.array import as_array
 from ferro.core import backend, dtypes
+from ferro.core.arguments import ALL_DIMS
 from ferro.core.base import wrap
 from ferro.core.into import into
 from ferro.core.looped import by_slices
@@ -24,6 +26,10 @@ __all__ = ["bernoulli", "binomial", "multinomial", "poisson"]
 
 
 def probabilities(name: str, p: Any) -> Any:
+    if type(p) is np.ndarray and p.size and p.dtype.itemsize > 2:
+        every = ALL_DIMS[p.ndim]
+        if cpu.amin(p, every, False) >= 0 and cpu.amax(p, every, False) <= 1:
+            return p
     require(
         (p >= 0) & (p <= 1),
         RuntimeError,

@@ -58,6 +58,8 @@ def _at_a_glance(x: Any, given: tuple) -> Any:
     if type(shape) is tuple:
         for s in shape:
             if type(s) is not int or s < 0:
+                if type(s) is int and s == -1 and len(shape) == 1:
+                    return viewed(RESHAPE, x, ((x._data.size,),))
                 return None
         try:
             return viewed(RESHAPE, x, (shape,))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro.core import backend, dtypes
 from ferro.core import device as _device
-from ferro.core.apply import apply
+from ferro.core.apply import apply, unary
 from ferro.core.base import TensorBase
 from ferro.core.layout import moved, preserve_format, steps
 from ferro.core.origins import note
@@ -35,10 +35,10 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
         tensor([0., 0.])
     """
     if memory_format in (None, preserve_format):
-        return apply(CLONE, (input,))
+        return unary(CLONE, input)
     found = input.contiguous(memory_format=memory_format)
     if found is input:
-        found = apply(CLONE, (input,))
+        found = unary(CLONE, input)
     if type(found._data) is np.ndarray:  # the strides of dimensions of one element, too
         found._data = moved(found._data, _strides(found, memory_format))
     return found

@@ -254,7 +254,7 @@ def square_columns(x, mean, out, first, stop):
 
 
 @device
-def _extreme(x, sign):
+def extreme_of(x, sign):
     """The largest (sign 1) or smallest (sign -1) number; nan if there is one."""
     high = low = rank(x[0] * sign)
     for j in range(x.size):
@@ -269,7 +269,7 @@ def _extreme(x, sign):
 def _extreme_rows(x, sign, out, first, stop):
     for k in range(first, stop):
         i, start, end = _part(k, out, x)
-        out[k] = _extreme(x[i, start:end], sign)
+        out[k] = extreme_of(x[i, start:end], sign)
 
 
 @kernel
@@ -283,7 +283,7 @@ def min_rows(x, out, first, stop):
 
 
 @device
-def _further(a, b, sign):
+def further(a, b, sign):
     """The larger (sign 1) or smaller (sign -1) of two numbers, or the first nan. (In one choice AVX2 does it number by number.)"""
     found = a if a * sign >= b * sign else b
     return a if math.isnan(a) else found
@@ -300,12 +300,12 @@ def _extreme_columns(x, sign, out, first, stop):
         for r in range(start, behind, 4):
             a, b, c, d = x[i, r, columns], x[i, r + 1, columns], x[i, r + 2, columns], x[i, r + 3, columns]
             for j in range(best.size):
-                upper = _further(_further(best[j], a[j], sign), b[j], sign)
-                best[j] = _further(upper, _further(c[j], d[j], sign), sign)
+                upper = further(further(best[j], a[j], sign), b[j], sign)
+                best[j] = further(upper, further(c[j], d[j], sign), sign)
         for r in range(behind, end):
             a = x[i, r, columns]
             for j in range(best.size):
-                best[j] = _further(best[j], a[j], sign)
+                best[j] = further(best[j], a[j], sign)
 
 
 @kernel

@@ -15,7 +15,8 @@ import numpy as np
 from ferro.cpu.kernels import jit_pointwise
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
-from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
+from ferro.cpu.kernels.jit_reduce import extreme_of, further
+from ferro.cpu.kernels.jit_rows import copy, largest, squares_from, total_of, wide_squares_from, wide_total_of
 from ferro.cpu.kernels.jit_softmax import less_norm
 from ferro.cpu.kernels.jit_widths import half_registers
 from ferro.cpu.kernels.limits import SMALL_SQUARES
@@ -156,29 +157,61 @@ def _in_range(squares, x):
     return (squares > SMALL_SQUARES) & (squares < np.inf) | (squares == 0) & (x.itemsize == 4)
 
 
-@kernel
-def var(x, correction, before, n, behind, out):
-    if n <= correction or n > (SUM_LONG if behind == 1 else SUM_RUN):
+@device
+def _moments(x, start, n, behind):
+    """The mean of n numbers, `behind` from one to the next, and the sum of the squares of their distances from it."""
+    total = squares = f64(0)
+    if behind == 1:
+        for first in range(start, start + n, SUM_LONG):
+            total += wide_total_of(x[first : min(first + SUM_LONG, start + n)])
+        m = total / n
+        for first in range(start, start + n, SUM_LONG):
+            squares += wide_squares_from(x[first : min(first + SUM_LONG, start + n)], m)
+        return m, squares
+    for j in range(n):
+        total += f64(x[start + j * behind])
+    m = total / n
+    for j in range(n):
+        d = f64(x[start + j * behind]) - m
+        squares += d * d
+    return m, squares
+
+
+@device
+def _variances(x, correction, before, n, behind, out, means, is_root):
+    """Variances or their roots, and where there is room for them, means; False if they would be inaccurate."""
+    if n <= correction or (behind > 1 and n > SUM_RUN):
         return False
     for r in range(before):
         for i in range(behind):
-            start = r * n * behind + i
-            if behind == 1:
-                row = x[start : start + n]
-                total = wide_squares_from(row, wide_total_of(row) / n)
-            else:
-                total = f64(0)
-                for j in range(n):
-                    total += f64(x[start + j * behind])
-                m = total / n
-                total = f64(0)
-                for j in range(n):
-                    d = f64(x[start + j * behind]) - m
-                    total += d * d
-            if not _in_range(total, x):
+            m, squares = _moments(x, r * n * behind + i, n, behind)
+            if not _in_range(squares, x):
                 return False
-            out[r * behind + i] = total / (n - correction)
+            v = squares / (n - correction)
+            out[r * behind + i] = math.sqrt(v) if is_root else v
+            if means.size:
+                means[r * behind + i] = m
     return True
+
+
+@kernel
+def var(x, correction, before, n, behind, out):
+    return _variances(x, correction, before, n, behind, out, out[:0], False)
+
+
+@kernel
+def std(x, correction, before, n, behind, out):
+    return _variances(x, correction, before, n, behind, out, out[:0], True)
+
+
+@kernel
+def var_mean(x, correction, before, n, behind, out, mean):
+    return _variances(x, correction, before, n, behind, out, mean, False)
+
+
+@kernel
+def std_mean(x, correction, before, n, behind, out, mean):
+    return _variances(x, correction, before, n, behind, out, mean, True)
 
 
 @kernel
@@ -193,38 +226,60 @@ def vector_norm(x, order, before, n, behind, out):
     return True
 
 
-def _extreme(function: Callable[[Any, Any], Any], name: str) -> tuple[Any, Any]:
-    """The kernels of the first largest or smallest numbers, without and with their places. `function`: is a better?"""
-    better = device(function)
+def _extreme(sign: int, name: str) -> tuple[Any, Any]:
+    """The kernels of the first largest (sign 1) or smallest (-1) numbers, without and with their places; nan counts as such."""
+
+    @device
+    def best_of(row):
+        best = row[0]
+        if row.size > _SHORT:
+            return extreme_of(row, row.dtype.type(sign))
+        for j in range(1, row.size):
+            best = further(best, row[j], row.dtype.type(sign))
+        return best
 
     def values(x, before, n, behind, out):
+        whole_registers()
+        apart()
         for r in range(before):
-            for i in range(behind):
-                best = x[r * n * behind + i]
-                for j in range(1, n):
-                    v = x[(r * n + j) * behind + i]
-                    if better(v, best):
-                        best = v
-                out[r * behind + i] = best
+            if behind == 1:
+                out[r] = best_of(x[r * n : r * n + n])
+                continue
+            best = out[r * behind : r * behind + behind]
+            copy(x[r * n * behind : (r * n + 1) * behind], best)
+            for j in range(r * n + 1, r * n + n):
+                row = x[j * behind : (j + 1) * behind]
+                for i in range(behind):
+                    best[i] = further(best[i], row[i], x.dtype.type(sign))
 
     def places(x, before, n, behind, out, index):
+        whole_registers()
+        apart()
         for r in range(before):
-            for i in range(behind):
-                best, place = x[r * n * behind + i], 0
-                for j in range(1, n):
-                    v = x[(r * n + j) * behind + i]
-                    if better(v, best):
-                        best, place = v, j
-                out[r * behind + i] = best
-                index[r * behind + i] = place
+            if behind == 1:
+                row = x[r * n : r * n + n]
+                place, best = 0, best_of(row)
+                while row[place] != best and not math.isnan(row[place]):
+                    place += 1
+                out[r], index[r] = row[place], place
+                continue
+            best, where = out[r * behind : r * behind + behind], index[r * behind : r * behind + behind]
+            copy(x[r * n * behind : (r * n + 1) * behind], best)
+            where[:] = 0
+            for j in range(1, n):
+                row = x[(r * n + j) * behind : (r * n + j + 1) * behind]
+                for i in range(behind):
+                    v, b = row[i], best[i]
+                    new = (v * sign > b * sign) | (math.isnan(v) & (not math.isnan(b)))
+                    best[i] = v if new else b
+                    where[i] = j if new else where[i]
 
     values.__name__, places.__name__ = f"a{name}", f"{name}_dim"
     return kernel(values), kernel(places)
 
 
-# The first nan is better than any number.
-amax, max_dim = _extreme(lambda a, b: (a > b) | ((a != a) & (b == b)), "max")  # noqa: PLR0124
-amin, min_dim = _extreme(lambda a, b: (a < b) | ((a != a) & (b == b)), "min")  # noqa: PLR0124
+amax, max_dim = _extreme(1, "max")
+amin, min_dim = _extreme(-1, "min")
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------
