@@ -120,6 +120,8 @@ def measured(engines: list[Any], size: int, dtype: str, rows: list[str], seconds
     """The times of both engines, by row."""
     scopes, found = [scope(lib, size, dtype) for lib in engines], {}
     for row in rows:
+        if row.startswith("o"):  # it changes what it is given
+            scopes = [scope(lib, size, dtype) for lib in engines]
         code = compile(row, "<row>", "eval")
         calls = [lambda s=s: eval(code, s) for s in scopes]  # noqa: B023 (called before the next one)
         try:
