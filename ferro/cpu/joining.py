@@ -104,17 +104,12 @@ def roll(x: Any, shifts: tuple, dims: tuple) -> Any:
 
 
 def rot90(x: Any, k: int, dims: tuple) -> Any:
-    """x turned k times by 90 degrees from the first towards the second of `dims`, as a copy."""
+    """x turned k times by 90 degrees from the first towards the second of `dims`: a copy, in memory laid as PyTorch's."""
     a, b = dims
-    turned, k = [ALL] * x.ndim, k % 4
-    if k % 2 and x.size >= COPY_LEAST:  # two dimensions are exchanged first, by the kernel for that
-        return flip(contiguous(x.swapaxes(a, b)), (a if k == 1 else b,))
-    if k in (1, 2):
-        turned[b] = BACK
-    if k in (2, 3):
-        turned[a] = BACK
-    y = x[tuple(turned)]
-    return contiguous(y.swapaxes(a, b) if k % 2 else y)
+    k %= 4
+    if k % 2:
+        return flip(x, (b if k == 1 else a,)).swapaxes(a, b)
+    return flip(x, dims) if k else contiguous(x)
 
 
 def repeat(x: Any, times: tuple) -> Any:
