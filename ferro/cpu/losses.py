@@ -77,6 +77,7 @@ def _wide(x: Any) -> Any:
     return x.astype(np.float32) if x.dtype in HALF else x
 
 
+@entry("x labels none number mean -> one ?", "jit_small.nll_pick")
 @np.errstate(invalid="ignore", divide="ignore")
 def nll_pick(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """Minus the weighted element of x (N, C, ...) at each class in target (N, ...), reduced."""

@@ -262,7 +262,7 @@ def _stacked(advanced: list) -> tuple:
         return index, (d,)
     dims = tuple([d for d, _ in advanced])
     arrays = [t._data for _, t in advanced]
-    if all([type(a) is np.ndarray and a.shape == arrays[0].shape for a in arrays]):
+    if all(type(a) is np.ndarray and a.shape == arrays[0].shape for a in arrays):
         return wrap(np.concatenate(arrays, None).reshape(len(arrays), *arrays[0].shape)), dims
     try:
         shape = (

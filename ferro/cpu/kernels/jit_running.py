@@ -8,7 +8,17 @@ import numpy as np
 
 from ferro.native.jit import device
 from ferro.native.jit_arrays import INT64, elements, is_plain, length, like, reduced, size_of
-from ferro.native.jit_fields import array_type, bool_type, class_of, int_type, load64, ndim_of, shape_of, the_none, the_true
+from ferro.native.jit_fields import (
+    array_type,
+    bool_type,
+    class_of,
+    int_type,
+    load64,
+    ndim_of,
+    shape_of,
+    the_none,
+    the_true,
+)
 from ferro.native.jit_interpreter import as_long, description, new_array, pair
 from ferro.native.thresholds import ENTRY_MOST, SMALL
 

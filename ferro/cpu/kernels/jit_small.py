@@ -24,6 +24,7 @@ from ferro.cpu.thresholds import SUM_LONG, SUM_RUN
 from ferro.native.jit import apart, device, kernel, whole_registers
 
 f64 = np.float64
+_COLUMNS = 1024  # numbers in columns that may be squared one after the other; more are done by rows
 _SHORT = 8  # numbers of a row that are soon done; longer rows are slices, whose loops LLVM makes vectors of
 
 
@@ -216,13 +217,20 @@ def std_mean(x, correction, before, n, behind, out, mean):
 
 @kernel
 def vector_norm(x, order, before, n, behind, out):
-    if order != 2 or behind > 1 or n > SUM_LONG:
+    if order != 2 or n > SUM_LONG or (behind > 1 and x.size > _COLUMNS):
         return False
     for r in range(before):
-        total = squares_from(x[r * n : r * n + n], x.dtype.type(0))
-        if not _in_range(total, x):
-            return False
-        out[r] = math.sqrt(total)
+        for i in range(behind):
+            if behind == 1:
+                total = squares_from(x[r * n : r * n + n], x.dtype.type(0))
+            else:
+                total = f64(0)
+                for j in range(n):
+                    v = f64(x[(r * n + j) * behind + i])
+                    total += v * v
+            if not _in_range(total, x):
+                return False
+            out[r * behind + i] = math.sqrt(total)
     return True
 
 
@@ -331,6 +339,20 @@ def cross_entropy_vjp(g, x, target, ignored, smoothing, norms, out):
         for j in range(x.shape[1]):
             out[i, j] = scale * exp((x[i, j] - high) - low)
         out[i, t] -= scale
+    return True
+
+
+@kernel
+def nll_pick(x, target, ignored, loss):
+    total, count = 0.0, 0
+    for i in range(x.shape[0]):
+        t = target[i]
+        if t != ignored:
+            if t < 0 or t >= x.shape[1]:
+                return False
+            total -= f64(x[i, t])
+            count += 1
+    loss[0] = total / count
     return True
 
 
