@@ -78,6 +78,8 @@ def coins(shape: tuple, chance: Any, generator: Any, at: Any) -> Any:
 
 def _wide(chance: Any) -> Any:
     """Probabilities in float32 at least."""
+    if type(chance) is np.ndarray and chance.dtype.kind == "f" and chance.dtype.itemsize > 2:
+        return chance
     return as_array(chance, np.float64 if chance.dtype == np.float64 else np.float32)
 
 
