@@ -212,14 +212,14 @@ def _prod_others(x: Any, dim: int) -> Any:
 # -- extrema -----------------------------------------------------------------------------------------------------------
 
 
-@entry("x dims keep -> r +", "jit_small.amax", large="jit_total.amax")
+@entry("x dims keep -> r +", "jit_small_extrema.amax", large="jit_total.amax")
 @by_kernels("max_rows max_columns", matrices)
 def amax(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Largest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.maximum, x, dim, keepdim)
 
 
-@entry("x dims keep -> r +", "jit_small.amin", large="jit_total.amin")
+@entry("x dims keep -> r +", "jit_small_extrema.amin", large="jit_total.amin")
 @by_kernels("min_rows min_columns", matrices)
 def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Smallest element over the dimensions `dim`; nan if one is nan."""
@@ -293,14 +293,14 @@ _largest: Any = np.maximum.reduce
 _least: Any = np.minimum.reduce
 
 
-@entry("x dims keep -> r i", "jit_small.max_dim")
+@entry("x dims keep -> r i", "jit_small_extrema.max_dim")
 @by_kernels("first_extreme_columns", lambda make: ((x, dim[0], keep) for x, dim, keep in matrices(make)))
 def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Largest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmax)
 
 
-@entry("x dims keep -> r i", "jit_small.min_dim")
+@entry("x dims keep -> r i", "jit_small_extrema.min_dim")
 @by_kernels("first_extreme_columns", lambda make: ((x, dim[0], keep) for x, dim, keep in matrices(make)))
 def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Smallest element along one dimension, and its index."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ferro.batched.array import plain
 from ferro.core import backend, dtypes
 from ferro.core.arguments import need_tensor
@@ -58,8 +56,7 @@ def apart(name: str, out: Any, *inputs: Any) -> None:
     a = out._data
     for x in inputs:
         b = x._data
-        plain = type(a) is np.ndarray is type(b)
-        if out is x or (np.may_share_memory(a, b) if plain else backend.xp_of(b).may_share_memory(a, b)):
+        if out is x or backend.xp_of(b).may_share_memory(a, b):
             raise RuntimeError(
                 f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
                 "memory location. Please clone() the tensor before performing the operation."
