@@ -28,7 +28,6 @@ ASKING: dict[str, int] = {
     "searching": 1,
     "keys": 1,
     "max_pooling": 1,
-    "gathering": 1,
     "random_filling": 1,
     "random_likes": 1,
     "sampling": 2,

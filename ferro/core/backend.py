@@ -107,6 +107,11 @@ def is_host(array: Any) -> bool:
     return type(array) is HOST or getattr(array, "stands_for_host", False)
 
 
+def is_numpy(array: Any) -> bool:
+    """Whether an array is NumPy's own: for what looks at its elements to take a shorter way, and never does while a graph is captured."""
+    return type(array) is HOST
+
+
 def is_writable(array: Any) -> bool:
     """Whether an array may be written to: those of a backend that has no such mark may."""
     return getattr(array.flags, "writeable", True)

@@ -125,7 +125,8 @@ class Twister:
         """Uniform numbers of [low, high) in a floating or complex dtype."""
         n = math.prod(shape)
         if d is _F4 or d is _F8:
-            return self._uniform_between(n, d, low, high).reshape(shape)
+            whole = low == 0 and high == 1
+            return (self._uniform(n, d) if whole else self._uniform_between(n, d, low, high)).reshape(shape)
         wide = _computed_in(d)
         if d.kind == "c":
             return self._uniform_between(2 * n, wide, low, high).view(d).reshape(shape)
@@ -255,7 +256,9 @@ class Twister:
         if not isinstance(chance, HOST):
             return self._uniform(math.prod(shape), _F8).reshape(shape) < chance
         d = _F8 if chance.dtype == f8 else _F4
-        return self._uniform(math.prod(shape), d).reshape(shape) < chance.astype(d, copy=False)
+        return self._uniform(math.prod(shape), d).reshape(shape) < (
+            chance if chance.dtype is d else chance.astype(d, copy=False)
+        )
 
     def exponential(self, shape: tuple, d: Any, rate: float = 1.0) -> Any:
         """Exponentially distributed numbers of a rate."""

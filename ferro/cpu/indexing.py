@@ -123,9 +123,8 @@ def gather(x: Any, dim: int, index: Any) -> Any:
         return x.reshape(-1)[index]
     if x.ndim == 1 or (x.ndim == 2 and index.size < SMALL):
         _need_places(x.shape[dim], dim, index)
-    if x.ndim == 1:
-        return x[index]
-    if x.ndim == 2 and index.size < SMALL:
+        if x.ndim == 1:
+            return x[index]
         return x[index, np.arange(index.shape[1])] if dim == 0 else x[np.arange(index.shape[0])[:, None], index]
     if gather_scatter.fits(x, dim, index):
         line = gather_scatter.line(x, dim, index)
@@ -155,9 +154,6 @@ def _combine(ufunc: Any, out: Any, dim: int, index: Any, src: Any) -> None:
             gather_scatter.write("scatter_add", out, dim, index, src)
         else:
             gather_scatter.add_slices(out, dim, line, np.broadcast_to(src, index.shape))
-    elif out.ndim == 1:
-        _need_places(out.size, dim, index)
-        ufunc.at(out, index, src)
     elif out.flags.c_contiguous and (index.size >= INDEX_LEAST or out.ndim > _MOST_KEYS):
         ufunc.at(out.reshape(-1), _places(out.shape, dim, index).reshape(-1), np.ascontiguousarray(src).reshape(-1))
     elif out.ndim > _MOST_KEYS:

@@ -73,6 +73,7 @@ def _reduce(values: Any, total: Any, reduction: str) -> Any:
     return s if reduction == "sum" else s / total
 
 
+@entry("x labels none number mean -> one ?", "jit_small.nll_pick")
 @np.errstate(invalid="ignore", divide="ignore")
 def nll_pick(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """Minus the weighted element of x (N, C, ...) at each class in target (N, ...), reduced."""

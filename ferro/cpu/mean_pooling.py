@@ -10,8 +10,8 @@ import numpy as np
 
 from ferro.cpu.by_kernels import by_kernels
 from ferro.cpu.half import rounded_once
-from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
 from ferro.cpu.kernels import strided_copy
+from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
 from ferro.cpu.pooling import in_planes, parts, planes, three, window_examples
 from ferro.cpu.products import matmul
 from ferro.cpu.thresholds import GRAIN

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
-from ferro.cpu.indexing import gather, scatter_
+from ferro.cpu.indexing import scatter_
 from ferro.cpu.kernels.common import SMALL, has_kernel, share_rows
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.reduce import (
@@ -47,6 +47,11 @@ def wide(x: Any) -> Any:
     """x, as float32 if it holds 16-bit floats."""
     d = x.dtype
     return x.astype(FLOAT32) if d is FLOAT16 or d is BFLOAT16 else x
+
+
+def whole(out: Any) -> Any:
+    """A result as an array: NumPy gives numbers where no dimension is left, which the recorder in machine code leaves to Python."""
+    return out if type(out) is np.ndarray else np.asarray(out)
 
 
 def count(shape: tuple, dim: tuple) -> int:
@@ -80,10 +85,10 @@ def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     if d is FLOAT16 or d is BFLOAT16:
         return cpu.sum(x.astype(FLOAT32), dim, keepdim).astype(d)
     if x.size <= SMALL or d.kind in "biu" or not dim:
-        return _add(x, dim, d, None, keepdim)
+        return whole(_add(x, dim, d, None, keepdim))
     if has_sum_kernel(x):
         return total(x, dim, keepdim, d)
-    return _long_sum(x, dim, keepdim)
+    return whole(_long_sum(x, dim, keepdim))
 
 
 def kept_or_not(out: Any, shape: tuple, dim: tuple, keepdim: bool) -> Any:
@@ -136,7 +141,7 @@ def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     if n:
         if total.dtype is FLOAT32 and not _and(np.isfinite(total), None):  # a sum may overflow where the mean does not
             total = cpu.sum(x.astype(np.float64), dim, keepdim)
-        total = total / (n if total.ndim == 0 else number(n, total.dtype))
+        total = whole(total / (n if total.ndim == 0 else number(n, total.dtype)))
     else:
         total = np.full_like(total, np.nan)
     return total if d is total.dtype else total.astype(d)
@@ -170,7 +175,8 @@ def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
         with np.errstate(over="ignore"):
             out = product(x, dim, d)
         return out if keepdim else out.reshape(() if dim is None else x.shape[:dim] + x.shape[dim + 1 :])
-    return _multiply(wide(x), dim, None if d.kind == "V" else _product_dtype(d), None, keepdim).astype(d, copy=False)
+    out = whole(_multiply(wide(x), dim, None if d.kind == "V" else _product_dtype(d), None, keepdim))
+    return out.astype(d, copy=False)
 
 
 def _product_dtype(d: Any) -> Any:
@@ -209,14 +215,14 @@ def _prod_others(x: Any, dim: int) -> Any:
 # -- extrema -----------------------------------------------------------------------------------------------------------
 
 
-@entry("x dims keep -> r +", "jit_small.amax", large="jit_total.amax")
+@entry("x dims keep -> r +", "jit_small_extrema.amax", large="jit_total.amax")
 @by_kernels("max_rows max_columns", matrices)
 def amax(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Largest element over the dimensions `dim`; nan if one is nan."""
     return _extreme(np.maximum, x, dim, keepdim)
 
 
-@entry("x dims keep -> r +", "jit_small.amin", large="jit_total.amin")
+@entry("x dims keep -> r +", "jit_small_extrema.amin", large="jit_total.amin")
 @by_kernels("min_rows min_columns", matrices)
 def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Smallest element over the dimensions `dim`; nan if one is nan."""
@@ -239,7 +245,7 @@ def _extreme(ufunc: Any, x: Any, dim: tuple, keepdim: bool) -> Any:
             out = _along_rows(ufunc, x.reshape(-1, n))
         if out is not None:
             return out.reshape([1 if k in dim else s for k, s in enumerate(x.shape) if keepdim or k not in dim])
-    return ufunc.reduce(x, dim, None, None, keepdim)
+    return whole(ufunc.reduce(x, dim, None, None, keepdim))
 
 
 # NumPy spends most of its time between rows where these are short; so they are taken together, or column by column.
@@ -290,14 +296,14 @@ _largest: Any = np.maximum.reduce
 _least: Any = np.minimum.reduce
 
 
-@entry("x dims keep -> r i", "jit_small.max_dim")
+@entry("x dims keep -> r i", "jit_small_extrema.max_dim")
 @by_kernels("first_extreme_columns", lambda make: ((x, dim[0], keep) for x, dim, keep in matrices(make)))
 def max_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Largest element along one dimension, and its index."""
     return _picked(x, dim, keepdim, argmax)
 
 
-@entry("x dims keep -> r i", "jit_small.min_dim")
+@entry("x dims keep -> r i", "jit_small_extrema.min_dim")
 @by_kernels("first_extreme_columns", lambda make: ((x, dim[0], keep) for x, dim, keep in matrices(make)))
 def min_dim(x: Any, dim: int, keepdim: bool) -> tuple:
     """Smallest element along one dimension, and its index."""
@@ -352,8 +358,8 @@ def value_gather(x: Any, dim: int, index: Any, keepdim: bool) -> Any:
     if x.ndim == 0:
         return x.copy()
     if keepdim:
-        return gather(x, dim, index)
-    return gather(x, dim, np.expand_dims(index, dim)).reshape(index.shape)
+        return cpu.gather(x, dim, index)
+    return cpu.gather(x, dim, np.expand_dims(index, dim)).reshape(index.shape)
 
 
 def value_scatter(g: Any, x_shape: tuple, dim: int, index: Any, keepdim: bool) -> Any:

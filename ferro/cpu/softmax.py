@@ -11,10 +11,19 @@ import numpy as np
 
 from ferro.cpu.array_function import array_function
 from ferro.cpu.kernels.common import SMALL
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.namespace import cpu
 from ferro.cpu.rows import row_sums
 
-__all__ = ["log_softmax", "log_softmax_vjp", "logsumexp", "softmax", "softmax_vjp"]
+__all__ = [
+    "log_softmax",
+    "log_softmax_across",
+    "log_softmax_vjp",
+    "logsumexp",
+    "softmax",
+    "softmax_across",
+    "softmax_vjp",
+]
 
 # A call of NumPy costs more than the arithmetic of a small array: results are written over arrays that are at hand, and
 # positions stand in the place of keywords: reduce(array, axis, dtype, out, keepdims).
@@ -47,10 +56,15 @@ def _softmax(x: Any, dim: int) -> Any:
     if x.size == 0 or x.ndim == 0:
         return np.asarray(x - x + 1)
     out = _quotients(x, dim)
-    if out is None:
-        out = x - _top(x, dim, None, None, True)
-        np.exp(out, out)
-        out /= _sum(out, dim, None, None, True)
+    return cpu.softmax_across(x, dim) if out is None else out
+
+
+@entry("x dims -> x", "jit_small_rows.softmax_across")
+def softmax_across(x: Any, dim: int) -> Any:
+    """softmax of an array that has some numbers along a dimension."""
+    out = x - _top(x, dim, None, None, True)
+    np.exp(out, out)
+    out /= _sum(out, dim, None, None, True)
     return out
 
 
@@ -70,6 +84,12 @@ def _log_softmax(x: Any, dim: int) -> Any:
     out = _quotients(x, dim)
     if out is not None:
         return np.log(out, out)
+    return cpu.log_softmax_across(x, dim)
+
+
+@entry("x dims -> x", "jit_small_rows.log_softmax_across")
+def log_softmax_across(x: Any, dim: int) -> Any:
+    """log_softmax of an array that has some numbers along a dimension."""
     out = x - _top(x, dim, None, None, True)
     total = _sum(np.exp(out), dim, None, None, True)
     out -= np.log(total, total)

@@ -12,7 +12,7 @@ from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.kernels.reduce import has_sum_kernel, total
 from ferro.cpu.namespace import cpu
-from ferro.cpu.reductions import FLOAT32, count, kept_or_not, matrices, number, wide
+from ferro.cpu.reductions import FLOAT32, count, kept_or_not, matrices, number, whole, wide
 
 __all__ = ["std", "std_mean", "var", "var_mean"]
 
@@ -52,7 +52,7 @@ def var_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
     v, m, scale = _spread(x, dim, correction, keepdim)
     if scale is not None:
         v = np.ldexp(v, 2 * scale)
-    return v.astype(x.real.dtype, copy=False), m.astype(x.dtype, copy=False)
+    return whole(v).astype(x.real.dtype, copy=False), whole(m).astype(x.dtype, copy=False)
 
 
 def _spread(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
@@ -147,4 +147,4 @@ def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
     s = np.sqrt(v)
     if scale is not None:
         s = np.ldexp(s, scale)
-    return s.astype(x.real.dtype, copy=False), m.astype(x.dtype, copy=False)
+    return whole(s).astype(x.real.dtype, copy=False), whole(m).astype(x.dtype, copy=False)

@@ -71,15 +71,31 @@ def _avg_pool(
     """Average pooling in n dimensions."""
     given = tuple([frozen(v) for v in (kernel_size, stride, padding)])
     shape = image(name, x, n, given)
-    kernel, size, step, pad, _ = windows(name, n, x._data.shape[-n - 1], shape, *given, 1, ceil_mode)
+    found = _counted(name, n, x._data.shape[-n - 1], shape, *given, ceil_mode, count_include_pad)
     if divisor_override is not None:
         if divisor_override == 0:
             raise RuntimeError(f"{name}: divisor must be not zero, got divisor_override=0")
-        return avg_pool(x, kernel, size, step, pad, divisor_override)
-    return avg_pool(x, kernel, size, step, pad, _counts(shape, kernel, size, step, pad, count_include_pad))
+        found = (*found[:4], divisor_override)
+    return unary(AVG_POOL, x, found)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=512, typed=True)
+def _counted(
+    name: str,
+    n: int,
+    channels: int,
+    shape: tuple,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
+) -> tuple:
+    """The parameters of AVG_POOL for images of a shape."""
+    kernel, size, step, pad, _ = windows(name, n, channels, shape, kernel_size, stride, padding, 1, ceil_mode)
+    return kernel, size, step, pad, _counts(shape, kernel, size, step, pad, count_include_pad)
+
+
 def _counts(shape: tuple, kernel: tuple, size: tuple, step: tuple, pad: tuple, count_include_pad: bool) -> Any:
     """How many elements windows have: one number, or where they reach over the edge a number for each place in each dimension."""
     geometry = list(zip(shape, kernel, size, step, pad, strict=True))

@@ -185,14 +185,9 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan)._data.all())
 
 
-_and: Any = np.logical_and.reduce  # (the method all() is one more call in Python)
-
-
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both tensors have the same shape and the same elements."""
     x, y = need_tensor("equal", "input", input)._data, need_tensor("equal", "other", other)._data
-    if type(x) is np.ndarray is type(y):
-        return x.shape == y.shape and bool(_and(x == y, None))
     return x.shape == y.shape and bool((x == y).all())
 
 

@@ -27,6 +27,8 @@ __all__ = ["can_cast", "eye", "full", "full_like", "is_floating_point", "is_tens
 
 def finish(name: str, data: Any, requires_grad: bool, device: Any = None) -> Any:
     """A new leaf around `data`, on the device or the default one."""
+    if device is None and not (requires_grad or ACTIVE or backend.DEVICES):
+        return wrap(data)
     return placed(name, data, requires_grad, _device.wanted(device))
 
 

@@ -209,7 +209,7 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("one_hot: Can not infer total number of classes from empty tensor; give num_classes")
         return wrap(np.zeros((*x.shape, num_classes), np.int64))
-    if type(x) is np.ndarray and x.min() >= 0 and (num_classes == -1 or x.max() < num_classes > 0):
+    if backend.is_numpy(x) and x.min() >= 0 and (num_classes == -1 or x.max() < num_classes > 0):
         return wrap(_ones_at(x.reshape(-1), num_classes).reshape(*x.shape, -1))
     numbers = plain(x)
     require(x >= 0, RuntimeError, "one_hot: Class values must be non-negative", lambda: f", got {numbers.min()}.")

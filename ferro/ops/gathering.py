@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ferro.core import backend
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import need_tensor, one_dim
@@ -40,7 +38,7 @@ def index_dim(name: str, x: Any, dim: int, index: Any, src_shape: tuple | None =
     shape = x._data.shape
     if not (data.dtype is INT64 and data.shape == shape and src_shape in (None, shape) and shape):
         _check_index(name, x, d, index, src_shape)
-    if not (later and type(data) is np.ndarray and backend.xp_of(x._data).finds_wrong_places(x._data, d, data)):
+    if not (later and backend.is_numpy(data) and backend.xp_of(x._data).finds_wrong_places(x._data, d, data)):
         in_bounds(f"{name}()", data, shape[d] if shape else 1, d, error=RuntimeError)
     return d
 
@@ -162,7 +160,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, ou
         )
     d = one_dim("take_along_dim", n, dim)
     a, b = input._data.shape, data.shape
-    if n and b == a and type(data) is np.ndarray is type(input._data):
+    if n and b == a and backend.is_numpy(data) and backend.is_numpy(input._data):
         try:
             return gather(input, d, indices, out=out)
         except RuntimeError:  # (a number below 0, perhaps)

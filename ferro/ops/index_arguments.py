@@ -53,14 +53,14 @@ def apart(name: str, out: Any, *inputs: Any) -> None:
             f"{name}: unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
             "Please clone() the tensor before performing the operation."
         )
-    if any(
-        out is x or backend.xp_of(x._data).may_share_memory(need_tensor(name, "out", out)._data, x._data)
-        for x in inputs
-    ):
-        raise RuntimeError(
-            f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-            "location. Please clone() the tensor before performing the operation."
-        )
+    a = out._data
+    for x in inputs:
+        b = x._data
+        if out is x or backend.xp_of(b).may_share_memory(a, b):
+            raise RuntimeError(
+                f"{name}: unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                "memory location. Please clone() the tensor before performing the operation."
+            )
 
 
 def written(name: str, out: Any, result: Any, *inputs: Any) -> Any:

@@ -155,7 +155,7 @@ def _check_image(name: str, x: Any, size: tuple, mode: str) -> None:
 
 def _is_plain(given: Any) -> bool:
     """Whether a size or factors are numbers that can be a key."""
-    return type(given) in (int, float, NoneType) or (type(given) is tuple and all([type(v) is int for v in given]))
+    return type(given) in (int, float, NoneType) or (type(given) is tuple and all(type(v) is int for v in given))
 
 
 @lru_cache(maxsize=512, typed=True)

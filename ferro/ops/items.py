@@ -30,6 +30,7 @@ from ferro.ops.keys import (
     _parsed,
     _stacked,
     _unpacked,
+    _whole_dimensions,
     plain_key,
 )
 from ferro.ops.masks import FILLED_EXPANDED, MASKED_FILL, MASKED_SELECT, write_filled
@@ -62,6 +63,8 @@ def getitem(self: Tensor, key: Any) -> Tensor:
     index = key[0] if len(key) == 1 else None
     if isinstance(index, TensorBase) and index._data.dtype is INT64 and index._data.ndim and self._data.ndim:
         x, index, dims = self, *_stacked([(0, index)])
+    elif several := _whole_dimensions(self._data.ndim, key):
+        x, index, dims = self, *_stacked(several)
     else:
         plain = plain_key(self._data.shape, key)
         if plain is not None:

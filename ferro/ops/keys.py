@@ -262,8 +262,6 @@ def _stacked(advanced: list) -> tuple:
         return index, (d,)
     dims = tuple([d for d, _ in advanced])
     arrays = [t._data for _, t in advanced]
-    if all([type(a) is np.ndarray and a.shape == arrays[0].shape for a in arrays]):
-        return wrap(np.concatenate(arrays, None).reshape(len(arrays), *arrays[0].shape)), dims
     try:
         shape = (
             arrays[0].shape if len({a.shape for a in arrays}) == 1 else np.broadcast_shapes(*[a.shape for a in arrays])
@@ -280,7 +278,8 @@ def _stack(arrays: list, shape: tuple) -> Any:
     """Arrays, broadcast to one shape, one behind the other; what lies on a device takes the others along."""
     some = next((a for a in arrays if type(a) in backend.DEVICES), arrays[0])
     xp = backend.xp_of(some)
-    return xp.stack([xp.expand(backend.beside(some, a), shape) for a in arrays], 0)
+    arrays = [backend.beside(some, a) for a in arrays]
+    return xp.stack([a if a.shape == shape else xp.expand(a, shape) for a in arrays], 0)
 
 
 def _check_bounds(name: str, shape: tuple, index: Any, dims: tuple) -> None:

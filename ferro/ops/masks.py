@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.apply import apply, unary
@@ -97,12 +96,12 @@ MASKED_FILL = Op(
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Writes one value where the mask, broadcast, is true."""
     a, b = self._data, need_tensor("masked_fill_", "mask", mask)._data
-    if type(value) in (int, float) and type(a) is np.ndarray is type(b) and a.dtype in _PLAIN and b.dtype is _BOOL:
-        if a.shape == b.shape and a.flags.c_contiguous and unrecorded(self):
-            check_number("masked_fill_", value, a.dtype)
-            cpu.masked_fill_(a, b, value)
-            bump(self, "masked_fill_")
-            return self
+    floats = type(value) in (int, float) and backend.is_numpy(a) and a.dtype in _PLAIN and b.dtype is _BOOL
+    if floats and backend.is_numpy(b) and a.shape == b.shape and a.flags.c_contiguous and unrecorded(self):
+        check_number("masked_fill_", value, a.dtype)
+        write_filled(backend.xp_of(a), a, b, value)
+        bump(self, "masked_fill_")
+        return self
     if _common("masked_fill_", self, _boolean("masked_fill_", mask)) != self._data.shape:
         raise RuntimeError(
             f"masked_fill_: the mask of shape {list(mask._data.shape)} cannot be broadcast to the tensor's {list(self._data.shape)}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ferro.core.apply import unary
+from ferro.core.apply import apply, unary
 from ferro.core.arguments import sizes
 from ferro.core.backend import beside, xp_of
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare
+from ferro.ops.indexing import INDEX_SELECT
 from ferro.ops.permuting import permute
 from ferro.ops.shape import reshape
 from ferro.ops.strides import laid_out_like
@@ -101,7 +102,8 @@ def _pad_from_edge(x: Any, amounts: tuple, mode: str) -> Tensor:
             )
     for d, (before, after) in enumerate(pairs):
         if before or after:
-            x = x.index_select(d, wrap(beside(x._data, xp_of(x._data).pad_index(shape[d], before, after, mode))))
+            index = wrap(beside(x._data, xp_of(x._data).pad_index(shape[d], before, after, mode)))
+            x = apply(INDEX_SELECT, (x, index), (d,))
     return x if any(map(any, pairs)) else x.clone()
 
 

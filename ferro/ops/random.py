@@ -334,6 +334,7 @@ NORMAL = Op(
 
 def result_of(op: Op, inputs: tuple, drawn: Any) -> Any:
     """Drawn numbers as the result of an operation that ignores changes of its inputs: their derivatives are zero."""
-    if all(t._node is None and t._meta is None for t in inputs):
-        return wrap(drawn)
-    return apply(op, inputs, (drawn,))
+    for t in inputs:
+        if t._node is not None or t._meta is not None:
+            return apply(op, inputs, (drawn,))
+    return wrap(drawn)

@@ -120,13 +120,14 @@ def _spaced(name: str, start: Any, end: Any, steps: int, dtype: Any, out: Any) -
             f"torch.{name}(): inferred dtype {dtypes.C_NAMES[have]} can't be safely cast to passed dtype "
             f"{dtypes.type_name(want)}: start or end is complex, and numbers between them have no place in {want}"
         )
-    return (
-        _even(float(start), float(end), steps) if steps > 1 and not is_complex else np.linspace(start, end, steps)
-    ), d
+    if is_complex or steps < 2:
+        return np.linspace(start, end, steps), d
+    return _even(start, end, steps), d
 
 
-def _even(start: float, end: float, steps: int) -> Any:
-    """What np.linspace gives of two floats."""
+def _even(start: Any, end: Any, steps: int) -> Any:
+    """What np.linspace gives of two real numbers."""
+    start, end = float(start), float(end)
     found = np.arange(steps, dtype=np.float64)
     step = (end - start) / (steps - 1)
     if step:

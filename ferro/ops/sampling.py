@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro import cpu
 from ferro.batched.array import as_array
 from ferro.core import backend, dtypes
 from ferro.core.arguments import ALL_DIMS
@@ -26,9 +25,9 @@ __all__ = ["bernoulli", "binomial", "multinomial", "poisson"]
 
 
 def probabilities(name: str, p: Any) -> Any:
-    if type(p) is np.ndarray and p.size and p.dtype.itemsize > 2:
-        every = ALL_DIMS[p.ndim]
-        if cpu.amin(p, every, False) >= 0 and cpu.amax(p, every, False) <= 1:
+    if backend.is_numpy(p) and p.size and p.dtype.itemsize > 2:
+        xp, every = backend.xp_of(p), ALL_DIMS[p.ndim]
+        if xp.amin(p, every, False) >= 0 and xp.amax(p, every, False) <= 1:
             return p
     require(
         (p >= 0) & (p <= 1),
@@ -78,6 +77,8 @@ def coins(shape: tuple, chance: Any, generator: Any, at: Any) -> Any:
 
 def _wide(chance: Any) -> Any:
     """Probabilities in float32 at least."""
+    if backend.is_numpy(chance) and chance.dtype.kind == "f" and chance.dtype.itemsize > 2:
+        return chance
     return as_array(chance, np.float64 if chance.dtype == np.float64 else np.float32)
 
 

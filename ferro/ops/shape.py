@@ -54,7 +54,7 @@ def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
 
 def _at_a_glance(x: Any, given: tuple) -> Any:
     """The tensor in the shape that f(2, 3) or f((2, 3)) asks for, if these are plain sizes that fit; else None."""
-    shape = given[0] if len(given) == 1 else given
+    shape = given[0] if len(given) == 1 and type(given[0]) is not int else given
     if type(shape) is tuple:
         for s in shape:
             if type(s) is not int or s < 0:

@@ -42,7 +42,7 @@ def _fits(x, d, index):
     """Whether an index names a place for each element of x but for the length along d, which is its own."""
     if not is_plain(index, INT64) or ndim_of(index) != ndim_of(x) or not 0 < size_of(index) <= ENTRY_MOST:
         return False
-    for k in range(ndim_of(x)):
+    for k in range(ndim_of(x)):  # noqa: SIM110 (Numba knows no generator here)
         if k != d and length(index, k, k + 1) != length(x, k, k + 1):
             return False
     return True

@@ -94,7 +94,7 @@ def _extrema(dtype: Any, better: Any) -> Any:
         if count != 2:
             return 0
         x, dim = load64(objects), load64(objects + 8)
-        if not _along(x, dim, number, SMALL - 1):
+        if not _along(x, dim, number, ENTRY_MOST):
             return 0
         d = as_long(dim)
         out, places = like(x, True), new_array(array_type(), description(INT64), ndim_of(x), shape_of(x), 0, 0, 0, 0)

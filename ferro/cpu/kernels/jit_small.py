@@ -15,13 +15,13 @@ import numpy as np
 from ferro.cpu.kernels import jit_pointwise
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
-from ferro.cpu.kernels.jit_reduce import extreme_of, further
-from ferro.cpu.kernels.jit_rows import copy, largest, squares_from, total_of, wide_squares_from, wide_total_of
+from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
 from ferro.cpu.kernels.jit_softmax import less_norm
 from ferro.cpu.kernels.jit_widths import half_registers
 from ferro.cpu.kernels.limits import SMALL_SQUARES
 from ferro.cpu.thresholds import SUM_LONG, SUM_RUN
 from ferro.native.jit import apart, device, kernel, whole_registers
+from ferro.native.thresholds import SMALL
 
 f64 = np.float64
 _SHORT = 8  # numbers of a row that are soon done; longer rows are slices, whose loops LLVM makes vectors of
@@ -216,70 +216,21 @@ def std_mean(x, correction, before, n, behind, out, mean):
 
 @kernel
 def vector_norm(x, order, before, n, behind, out):
-    if order != 2 or behind > 1 or n > SUM_LONG:
+    if order != 2 or n > SUM_LONG or (behind > 1 and x.size >= SMALL):
         return False
     for r in range(before):
-        total = squares_from(x[r * n : r * n + n], x.dtype.type(0))
-        if not _in_range(total, x):
-            return False
-        out[r] = math.sqrt(total)
+        for i in range(behind):
+            if behind == 1:
+                total = squares_from(x[r * n : r * n + n], x.dtype.type(0))
+            else:
+                total = f64(0)
+                for j in range(n):
+                    v = f64(x[(r * n + j) * behind + i])
+                    total += v * v
+            if not _in_range(total, x):
+                return False
+            out[r * behind + i] = math.sqrt(total)
     return True
-
-
-def _extreme(sign: int, name: str) -> tuple[Any, Any]:
-    """The kernels of the first largest (sign 1) or smallest (-1) numbers, without and with their places; nan counts as such."""
-
-    @device
-    def best_of(row):
-        best = row[0]
-        if row.size > _SHORT:
-            return extreme_of(row, row.dtype.type(sign))
-        for j in range(1, row.size):
-            best = further(best, row[j], row.dtype.type(sign))
-        return best
-
-    def values(x, before, n, behind, out):
-        whole_registers()
-        apart()
-        for r in range(before):
-            if behind == 1:
-                out[r] = best_of(x[r * n : r * n + n])
-                continue
-            best = out[r * behind : r * behind + behind]
-            copy(x[r * n * behind : (r * n + 1) * behind], best)
-            for j in range(r * n + 1, r * n + n):
-                row = x[j * behind : (j + 1) * behind]
-                for i in range(behind):
-                    best[i] = further(best[i], row[i], x.dtype.type(sign))
-
-    def places(x, before, n, behind, out, index):
-        whole_registers()
-        apart()
-        for r in range(before):
-            if behind == 1:
-                row = x[r * n : r * n + n]
-                place, best = 0, best_of(row)
-                while row[place] != best and not math.isnan(row[place]):
-                    place += 1
-                out[r], index[r] = row[place], place
-                continue
-            best, where = out[r * behind : r * behind + behind], index[r * behind : r * behind + behind]
-            copy(x[r * n * behind : (r * n + 1) * behind], best)
-            where[:] = 0
-            for j in range(1, n):
-                row = x[(r * n + j) * behind : (r * n + j + 1) * behind]
-                for i in range(behind):
-                    v, b = row[i], best[i]
-                    new = (v * sign > b * sign) | (math.isnan(v) & (not math.isnan(b)))
-                    best[i] = v if new else b
-                    where[i] = j if new else where[i]
-
-    values.__name__, places.__name__ = f"a{name}", f"{name}_dim"
-    return kernel(values), kernel(places)
-
-
-amax, max_dim = _extreme(1, "max")
-amin, min_dim = _extreme(-1, "min")
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------
@@ -331,6 +282,20 @@ def cross_entropy_vjp(g, x, target, ignored, smoothing, norms, out):
         for j in range(x.shape[1]):
             out[i, j] = scale * exp((x[i, j] - high) - low)
         out[i, t] -= scale
+    return True
+
+
+@kernel
+def nll_pick(x, target, ignored, loss):
+    total, count = 0.0, 0
+    for i in range(x.shape[0]):
+        t = target[i]
+        if t != ignored:
+            if t < 0 or t >= x.shape[1]:
+                return False
+            total -= f64(x[i, t])
+            count += 1
+    loss[0] = total / count
     return True
 
 

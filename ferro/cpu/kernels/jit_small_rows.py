@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ferro.cpu.kernels import jit_norm
-from ferro.cpu.kernels.jit_softmax import logsumexp_of
+from ferro.cpu.kernels.jit_softmax import log_softmax_columns, logsumexp_of, softmax_columns
 from ferro.native.jit import device, kernel, whole_registers
 
 RUN = 256  # rows that may be added one after the other in the precision of the data
@@ -19,6 +19,16 @@ def logsumexp(x, before, n, behind, out):
     for r in range(before):
         out[r] = logsumexp_of(x[r * n : r * n + n])
     return True
+
+
+@kernel
+def softmax_across(x, before, n, behind, out):
+    softmax_columns(x.reshape(before, n, behind), behind, 0, before, out.reshape(before, n, behind))
+
+
+@kernel
+def log_softmax_across(x, before, n, behind, out):
+    log_softmax_columns(x.reshape(before, n, behind), behind, 0, before, out.reshape(before, n, behind))
 
 
 @device

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels.common import SMALL, has_kernel
+from ferro.cpu.kernels.common import SMALL
 from ferro.native.readiness import get, ready
 
 _WORDS = 625  # 624 of the state, and the place of the next one
@@ -21,7 +21,7 @@ def memory_of(bits: np.random.MT19937) -> Any:
 
 def fill(name: str, state: Any, *args: Any) -> bool:
     """Has a kernel of jit_random.py fill its last argument, a row of float32 or float64. Whether there is machine code."""
-    if not has_kernel(args[-1], name, small=True):
+    if not ready((name,), args[-1].dtype, args[-1].size >= SMALL):
         return False
     get(name)(state, *args)
     return True
