@@ -10,7 +10,7 @@ from typing import Any
 from ferro import cpu, xp
 from ferro.core import backend
 from ferro.cpu import shape
-from ferro.cuda import kernels, layouts, own, own_images, own_linalg, own_sparse, pinned, pool
+from ferro.cuda import kernels, layouts, own, own_images, own_linalg, own_sparse, own_variance, pinned, pool
 from ferro.cuda.by_hand import (
     attention,
     batch_norms,
@@ -174,7 +174,7 @@ _BY_HAND = (
 )
 OWN: dict[str, Any] = {
     name: getattr(module, name)
-    for module in (own, own_images, own_linalg, own_sparse, kernels, *_BY_HAND)
+    for module in (own, own_images, own_linalg, own_sparse, own_variance, kernels, *_BY_HAND)
     for name in module.__all__
 } | {"vector_norm": reductions.vector_norm}
 # General forms, of steps that are functions here: better than the CPU's formulas, which begin with a look at the numbers.

@@ -93,7 +93,6 @@ NOT: dict[str, dict[str, str]] = {
     },
     "ops/test_products.py": {"test_the_bias_of_a_16_bit_linear_is_added_before_rounding": OPEN},  # (after it)
     "ops/test_protocol.py": {"test_an_array_on_the_right_of_an_operator": BESIDE},
-    "ops/test_range.py": {"test_deviations_and_norms_over_the_whole_range": OPEN},  # (squares below 1e-308 are lost)
     "ops/test_recurrent.py": {"test_numbers_do_not_depend_on_the_number_of_threads": CHOICE},
     "ops/test_reductions.py": {"test_the_variance_over_too_few_elements_is_infinite_or_nan": EXPANDED},
     "ops/test_shape.py": {
