@@ -51,9 +51,6 @@ NOT: dict[str, dict[str, str]] = {
         r"test_every_key_reads_and_writes_what_pytorch_does\[3\]": MEMORY,  # (asks whether memory is shared with NumPy)
         "test_an_index_that_left_its_bounds_behind_our_back_is_found": MEMORY,
     },
-    "ops/test_interpolation.py": {
-        "test_a_pixel_that_is_no_number_spoils_only_its_neighbours": OPEN,  # (products with weights 0 spread nan)
-    },
     "ops/test_layouts.py": {
         "test_(tensors_like_others|results)_lie_in_memory_as_.*": LAYOUT,
         "test_copying_forms_of_views_are_in_c_order": STORAGE,
