@@ -10,6 +10,7 @@ import numpy as np
 from ferro.cpu.fourier import NORMS
 from ferro.cuda import layouts
 from ferro.cuda.driver import cupy
+from ferro.cuda.half_products import add_product
 from ferro.linalg_errors import accepted
 
 __all__ = ["addmm", "cholesky", "cholesky_ex", "det", "dot", "eigh_factors", "eigvalsh", "eigvalsh_kept", "fft_bins", "fft_c2c", "fft_c2r",
@@ -39,17 +40,27 @@ def outer(x: Any, y: Any) -> Any:
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:
-    """x wᵀ + b for x of any number of dimensions and a matrix w."""
+    """x wᵀ + b for x of any number of dimensions and a matrix w; of 16-bit floats rounded once."""
     rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), w.shape[1])
-    out = matmul(rows, w.T)
-    if b is not None:
-        out += b
+    if b is not None and layouts.is_half(x) and rows.size and w.size:
+        out = cupy().empty((rows.shape[0], w.shape[0]), x.dtype)
+        out[...] = b
+        add_product(out, rows, w.T)
+    else:
+        out = matmul(rows, w.T)
+        if b is not None:
+            out += b
     return out if x.ndim == 2 else out.reshape(*x.shape[:-1], w.shape[0])
 
 
 def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     """beta c + alpha x y, where x y is any `matmul`; with beta 0, nan and inf in c do not count."""
     if layouts.is_half(x):
+        if x.ndim == y.ndim == 2 and beta != 0 and x.size and y.size:
+            out = cupy().empty((x.shape[0], y.shape[1]), x.dtype)
+            out[...] = c
+            add_product(out, x, y, float(alpha), float(beta))
+            return out
         return addmm(layouts.widened(c), layouts.widened(x), layouts.widened(y), beta, alpha).astype(x.dtype)
     out = matmul(x, y)
     if alpha != 1:

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.special
 
-from tests.cuda import emulated, stand_in_device, stand_in_nccl
+from tests.cuda import emulated, stand_in_blas, stand_in_device, stand_in_nccl
 from tests.cuda.stand_in_device import DEVICE
 
 NAMES: dict[str, list[str] | None] = {}  # parameters by dotted name; None where they are not known
@@ -678,10 +678,12 @@ def modules() -> dict[str, Any]:
         get_default_memory_pool=lambda: stand_in_device.POOL,
     )
     cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer = UnownedMemory, _memory_pointer
+    cupy.cuda.get_cublas_handle = lambda: stand_in_blas.HANDLE
     special = Module("cupyx.scipy.special", scipy.special)
     return {
         "cupy": cupy,
         "cupy.cuda.nccl": stand_in_nccl.module(),
+        "cupy_backends.cuda.libs.cublas": stand_in_blas.MODULE,
         "cupyx": types.SimpleNamespace(empty_pinned=_empty_pinned),
         "cupyx.scipy": types.ModuleType("cupyx.scipy"),
         "cupyx.scipy.special": special,
