@@ -25,6 +25,7 @@ from ferro.cuda.by_hand import (
     pooling,
     reductions,
     softmax,
+    stepping,
 )
 from ferro.cuda.driver import cupy
 from ferro.cuda.generator import CudaGenerator
@@ -171,6 +172,7 @@ _BY_HAND = (
     optimisers,
     pooling,
     softmax,
+    stepping,
 )
 OWN: dict[str, Any] = {
     name: getattr(module, name)
