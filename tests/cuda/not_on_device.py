@@ -59,8 +59,6 @@ NOT: dict[str, dict[str, str]] = {
     },
     "ops/test_legacy.py": {"test_the_old_constructors_do_what_pytorchs_do": STORAGE},
     "ops/test_linalg_solve.py": {
-        "test_the_number_of_the_minor_or_pivot_is_named_and_returned": OPEN,  # (the minor is always 1)
-        "test_a_zero_on_the_diagonal_of_a_triangle_gives_inf": OPEN,  # (nan)
         "test_large_factorisations_do_not_depend_on_the_number_of_threads": CHOICE,
     },
     "ops/test_linalg_spectral.py": {"test_errors_name_what_is_wrong": WORDS},

@@ -15,6 +15,7 @@ from ferro.cuda.by_hand.fallback import or_twin
 from ferro.cuda.by_hand.launching import block_of, is_float, launch, parts_of
 from ferro.cuda.by_hand.texts import ADDED, COMPUTED_NAME, PARTIAL, both_ways, text_of
 from ferro.cuda.driver import cupy
+from ferro.cuda.printer import STORED
 
 __all__ = ["OPERATIONS", "layout_of", "merged", "reduced", "two", "vector_norm"]
 
@@ -170,7 +171,12 @@ def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     """(sum |x|^ord)^(1/ord) over the dimensions `dim`; 0 counts the non-zeros, inf and -inf take the extreme |x|."""
     if x.dtype.kind == "c":
         x = cupy().abs(x)
-    if not is_float(x) or not dim:
+    if not x.ndim or not dim:  # (the size of each number)
+        return vector_norm(x.reshape(*x.shape, 1), ord, (x.ndim,), False)
+    if not x.size and x.dtype.name in STORED and math.isfinite(ord):
+        shape = [1 if d in dim else n for d, n in enumerate(x.shape) if keepdim or d not in dim]
+        return cupy().full(shape, 0.0 if ord >= 0 else math.inf, x.dtype)
+    if not is_float(x):
         return NotImplemented
     special = {0: "count_of_others", 1: "norm_of_sizes", math.inf: "largest_size", -math.inf: "smallest_size"}
     name = special.get(ord) or ("norm_of_squares" if ord == 2 else "norm_of_powers")
