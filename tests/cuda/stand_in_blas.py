@@ -20,7 +20,7 @@ def _matrix(address: int, kind: int, rows: int, columns: int, step: int) -> np.n
     assert step >= max(rows, 1), "columns overlap"
     dtype = np.dtype(_KINDS[kind])
     count = (columns - 1) * step + rows
-    raw = np.frombuffer((ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address), dtype)
+    raw = np.frombuffer(memoryview((ctypes.c_uint8 * (count * dtype.itemsize)).from_address(address)), dtype)
     return np.lib.stride_tricks.as_strided(raw, (rows, columns), (dtype.itemsize, step * dtype.itemsize))
 
 
@@ -29,9 +29,26 @@ def _number(address: int) -> float:
 
 
 def gemm_ex(
-    handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int, a_type: int, lda: int, B: int,
-    b_type: int, ldb: int, beta: int, C: int, c_type: int, ldc: int, compute: int, algo: int,
-) -> None:  # fmt: skip
+    handle: int,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    A: int,
+    a_type: int,
+    lda: int,
+    B: int,
+    b_type: int,
+    ldb: int,
+    beta: int,
+    C: int,
+    c_type: int,
+    ldc: int,
+    compute: int,
+    algo: int,
+) -> None:
     """C ← alpha op(A) op(B) + beta C, of 16-bit floats in float32."""
     assert handle == HANDLE
     assert (compute, algo) == (68, -1), "CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT"
