@@ -9,6 +9,7 @@ from typing import Any
 
 from ferro import cpu, xp
 from ferro.core import backend
+from ferro.core.owners import UNSHARED
 from ferro.cpu import shape
 from ferro.cuda import kernels, layouts, own, own_images, own_linalg, own_sparse, own_variance, pinned, pool
 from ferro.cuda.by_hand import (
@@ -225,4 +226,5 @@ def register() -> None:
         return
     pool.install()
     shape.GEOMETRIES[array] = (layouts.geometry, layouts.storage_bytes)
+    UNSHARED[array] = layouts.is_unshared
     backend.register(array, functions)

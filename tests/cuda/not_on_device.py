@@ -102,8 +102,6 @@ NOT: dict[str, dict[str, str]] = {
         "test_arguments_of_make_dual": WORDS,
     },
     "autograd/test_hooks_of_nodes.py": {
-        # A gradient is copied to `.grad`, where the CPU and PyTorch hand its array over, which a hook had kept.
-        "test_hooks_of_a_leaf_and_of_its_node_run_in_order_on_one_gradient": OPEN,
         "test_a_recorded_gradient_is_a_copy_laid_out_like_its_leaf": LAYOUT,
     },
     "autograd/test_modes.py": {"test_a_view_made_under_no_grad_says_that_its_base_requires_grad": WORDS},
