@@ -100,7 +100,7 @@ _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, 
 class Array:
     """cupy.ndarray."""
 
-    __slots__ = ("__weakref__", "_data", "_near", "base", "owner")
+    __slots__ = ("__weakref__", "_near", "_pointer", "base", "owner")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
@@ -199,7 +199,7 @@ class Array:
 
     @near.setter
     def near(self, to: np.ndarray) -> None:
-        self._near, self._data = to, Pointer(to)
+        self._near, self._pointer = to, Pointer(to)
 
     shape = property(lambda self: self._near.shape, lambda self, to: setattr(self.near, "shape", to))
     dtype = property(lambda self: self._near.dtype)
@@ -213,8 +213,8 @@ class Array:
     @property
     def data(self) -> Pointer:
         """Where it begins."""
-        self._data.owner = self.owner
-        return self._data
+        self._pointer.owner = self.owner
+        return self._pointer
 
     real = property(
         lambda self: _view(self, self.near.real) if self.near.dtype.kind == "c" else self,
