@@ -68,7 +68,7 @@ def test_steps_are_those_of_pytorch(case: str, dtype: str, torch: Any) -> None:
     for seed in hand.SEEDS:
         with emulated.in_order(seed):
             found.append(stepped(ferro, name, arrays, gradients, "cuda", getattr(ferro, dtype), **options))
-        launches = {f"{kernel}_steps": 1} | ({"count_steps": 1} if "capturable" in options else {})
+        launches = {f"{kernel}_formula": 1} | ({"count_steps": 1} if "capturable" in options else {})
         assert launches == LAUNCHES
     for each in zip(*found, strict=True):
         assert len({b"".join([t.cpu()._data.tobytes() for t in one]) for one in each}) == 1
@@ -87,7 +87,7 @@ def test_groups_and_rates_on_the_device() -> None:
     LAUNCHES.clear()
     versions = [t._version for t in (p, optimiser.state[p].get("step", lr))]
     optimiser.step()
-    assert LAUNCHES == {"count_steps": 1, "adam_steps": 2}
+    assert LAUNCHES == {"count_steps": 1, "adam_formula": 2}
     np.testing.assert_allclose(p.detach().cpu().numpy(), np.full(5, 1 - 0.25 * 0.01 - 0.25), rtol=1e-6)
     np.testing.assert_allclose(q.detach().cpu().numpy(), np.full(5, 1 - 0.5 * 0.01 - 0.5), rtol=1e-6)
     lr.fill_(0.0)
@@ -108,7 +108,7 @@ def test_what_lies_otherwise_takes_its_own_launches() -> None:
         optimiser = ferro.optim.RMSprop([p], lr=0.1)
         LAUNCHES.clear()
         optimiser.step()
-        assert ("rmsprop_steps" in LAUNCHES) != turned
+        assert ("rmsprop_formula" in LAUNCHES) != turned
         found.append(p.tolist())
     np.testing.assert_allclose(found[0], found[1], rtol=1e-12)
 
@@ -136,7 +136,7 @@ def test_planted_faults_are_found(fault: str) -> None:
         rows = [[*[a.data.ptr for a in some], count.data.ptr, some[0].size] for some in there]
         table = stand_in.there(np.array([0, 0, 0, 4096, 1, 0, *rows[0], *rows[1]], np.int64))
         given = [np.int64(6), *map(np.float64, (lr, beta1, beta2, eps, 0)), table]
-        emulated.Kernel(each, "adam_steps")((3,), (256,), tuple(given))
+        emulated.Kernel(each, "adam_formula")((3,), (256,), tuple(given))
         fine = True
         for (p, g, m, v), got in zip(arrays, there, strict=True):
             m, v = m + (g - m) * (1 - beta1), v * beta2 + g * g * (1 - beta2)

@@ -21,6 +21,7 @@ from ferro.optim.formulas import FORMULAS
 __all__ = ["count_steps", "formula_steps"]
 
 _READ = {"float32": "float", "float64": "double"}
+_KERNEL = 'extern "C" __global__ void __launch_bounds__(256, 2)'  # (powers in double take more than 64 registers)
 COUNTING = """
 // counts: the addresses of n numbers.
 KERNEL count_steps(place n, const place* counts) {
@@ -52,8 +53,8 @@ def step_text(name: str, has: frozenset, arrays: tuple, numbers: tuple, read: tu
     body += [f"    const T x{k} = load(a{k}[i]);" for k in range(len(arrays))]
     body += [f"    {line}" for line in lines.inside]
     body += [f"    store(a{arrays.index(each)} + i, T({result}));" for each, result in results.items()]
-    head = f"KERNEL {name}_steps({', '.join(['place parameters', *given, 'const place* table'])}) {{"
-    return text_of("\n".join(["", head, *body, "  }", "}", ""]), dtype)
+    head = f"KERNEL {name}_formula({', '.join(['place parameters', *given, 'const place* table'])}) {{"
+    return text_of("\n".join(["", head, *body, "  }", "}", ""]), dtype, KERNEL=_KERNEL)
 
 
 def _example(name: str, has: str, arrays: str, numbers: str, read: tuple = ()) -> tuple:
@@ -96,7 +97,7 @@ def formula_steps(
         rows = tuple([(*[a.data.ptr for a in each], each[0].size) for each in some])
         blocks, table = table_of(rows)
         text = step_text(name, has, arrays, numbers, tuple(zip(read, kinds, strict=True)), dtype)
-        launch(text, f"{name}_steps", (blocks,), (THREADS,), 2 * blocks, *map(float, values), table)
+        launch(text, f"{name}_formula", (blocks,), (THREADS,), 2 * blocks, *map(float, values), table)
 
 
 def count_steps(lists: Sequence[tuple]) -> None:
