@@ -13,6 +13,7 @@ import numpy as np
 from ferro import functional as F
 from ferro.core import dtypes
 from ferro.core.base import wrap
+from ferro.core.device import device as Device
 from ferro.core.dtypes import bfloat16, complex32, complex64, float16, float32, uint32
 from ferro.core.mode import is_grad_enabled
 from ferro.core.notices import warn_once
@@ -70,7 +71,7 @@ class ComplexHalf(Tensor):
 
     def wide(self) -> Any:
         """The numbers as complex64."""
-        return wrap(np.ascontiguousarray(self.halves().astype(np.float32)).view(np.complex64)[..., 0])
+        return wrap(self.halves().astype(np.float32).copy("C").view(np.complex64)[..., 0])
 
     def __repr__(self) -> str:
         return f"{repr(self.wide())[:-1]}, dtype={complex32})"
@@ -86,7 +87,7 @@ def rounded(x: Any) -> ComplexHalf:
     """A tensor of any dtype, rounded to complex32."""
     if x.requires_grad and is_grad_enabled():
         raise _unsupported("the gradient of a cast")
-    parts = np.array(x.detach().to(complex64)._data, order="C")[..., None].view(np.float32)
+    parts = x.detach().to(complex64)._data.copy("C")[..., None].view(np.float32)
     with np.errstate(over="ignore"):  # beyond 65504 is infinity
         return ComplexHalf(wrap(parts.astype(np.float16).view(np.uint32)[..., 0]))
 
@@ -176,10 +177,20 @@ def no(input: Any) -> bool:
     return False
 
 
-@rule("resolve_conj", "resolve_neg", "cpu", "to_dense")
+@rule("resolve_conj", "resolve_neg", "to_dense")
 def itself(input: Any) -> Any:
     """The tensor itself."""
     return input
+
+
+def _with_bits(self: Any, bits: Any) -> Any:
+    return self if bits is self.bits else ComplexHalf(bits)
+
+
+for _name in ("cpu", "cuda"):
+    RULES[_name] = lambda self, *args, _name=_name, **kwargs: _with_bits(
+        self, getattr(self.bits, _name)(*args, **kwargs)
+    )
 
 
 @rule("copy_")
@@ -206,17 +217,27 @@ def zero_(self: Any) -> Any:
 
 
 @rule("to", "type")
-def to(self: Any, *args: Any, dtype: Any = None, copy: bool = False, memory_format: Any = None, **kwargs: Any) -> Any:
-    """The numbers in another dtype."""
+def to(
+    self: Any,
+    *args: Any,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool = False,
+    non_blocking: bool = False,
+    memory_format: Any = None,
+) -> Any:
+    """The numbers in another dtype, or on another device."""
     given = [a.dtype if isinstance(a, Tensor) else a for a in args]
     asked = [a for a in given if isinstance(a, dtypes.dtype) or a in (float, int, bool, complex)] or [
         dtype or complex32
     ]
     if not isinstance(self, ComplexHalf):  # the other tensor of x.to(y) is of complex32
-        return rounded(self)
+        return rounded(self.to(next(a.device for a in args if isinstance(a, ComplexHalf))))
+    places = [a.device if isinstance(a, Tensor) else a for a in args if isinstance(a, (Tensor, str, Device))]
+    here = self if not (places := [*places, device])[0] else _with_bits(self, self.bits.to(places[0]))
     if asked[0] is complex32:
-        return ComplexHalf(self.bits.clone()) if copy else self
-    return self.wide().to(asked[0], memory_format=memory_format)
+        return ComplexHalf(here.bits.clone()) if copy and here is self else here
+    return here.wide().to(asked[0], memory_format=memory_format)
 
 
 def _cast(name: str) -> Callable:

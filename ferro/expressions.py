@@ -53,6 +53,8 @@ class Symbol:
     def __pow__(self, power: Any) -> Symbol:
         return self * self if type(power) in (int, float) and power == 2 else Symbol(operator.pow, (self, power))
 
+    __rpow__ = _swapped(operator.pow)
+
     def __bool__(self) -> bool:
         raise Untraceable
 
@@ -91,12 +93,12 @@ class _Names:
         return lambda *operands: Symbol(name, operands)
 
 
-_NAMES = _Names()
+NAMES = _Names()
 
 
 def trace_names(formula: Callable, *arguments: Any) -> Symbol | None:
     """What a formula of (xp, arguments...) gives, the functions of `xp` being names; None if it has no expression."""
-    return traced(formula, _NAMES, arguments)
+    return traced(formula, NAMES, arguments)
 
 
 def traced(formula: Callable, xp: Any, arguments: tuple) -> Symbol | None:

@@ -21,7 +21,7 @@ def _random(like: Any, rng: np.random.Generator) -> Any:
 def _unit(like: Any, rng: np.random.Generator) -> Any:
     """A random array of norm 1."""
     v = on_host(_random(like, rng)._data)
-    return v / max(float(np.linalg.norm(v)), 1e-30)
+    return np.asarray(v / max(float(np.linalg.norm(v)), 1e-30))
 
 
 def _projected(a: Any, b: Any) -> Any:

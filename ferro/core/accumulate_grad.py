@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.core.accumulate import accumulate
-from ferro.core.backend import HOST
+from ferro.core.backend import DEVICES, HOST
 from ferro.core.base import meta_of
 from ferro.core.graph_task import STATE, Run
 from ferro.core.hooks import as_tensor, call_hooks, hook_result, run_prehooks
@@ -26,7 +26,8 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     if meta is not None and meta.hooks:
         with run.lock, run.user():
             gx = call_hooks(run, meta.hooks, gx, "of a leaf")
-        owned = not run.record and type(gx) is HOST and is_alone(gx)  # what a hook returned, and nobody keeps
+        # what a hook returned, and nobody keeps
+        owned = not run.record and (type(gx) is HOST or type(gx) in DEVICES) and is_alone(gx)
     if run.capture is not None and not (run.into_grad and leaf in run.capture):
         run.captured[leaf] = gx
         return
@@ -34,7 +35,7 @@ def leaf_ready(run: Run, leaf: Any, gx: Any) -> None:
     if end is not None and end.prehooks:
         with run.lock, run.user():
             gx = run_prehooks(run, AccumulateGrad(leaf), gx)
-        owned = not run.record and type(gx) is HOST and is_alone(gx)
+        owned = not run.record and (type(gx) is HOST or type(gx) in DEVICES) and is_alone(gx)
     if gx is not None and leaf._node is not None:  # (None: requires_grad was switched off since)
         if meta is not None and meta.post:
             with run.lock:

@@ -11,7 +11,7 @@ from ferro.batched.array import LIBRARIES, SERVING, device_type
 from ferro.batched.array import plain as _inner
 from ferro.core import backend, dtypes
 from ferro.core.backend import HOST
-from ferro.core.base import TensorBase, not_a_tensor, wrap
+from ferro.core.base import TensorBase, Version, not_a_tensor, wrap
 from ferro.core.dtypes import INEXACT
 from ferro.core.history import history
 from ferro.core.mode import ACTIVE, MODE
@@ -20,6 +20,10 @@ from ferro.core.primitives import CAST
 
 asarray = np.asarray
 _constants: dict[tuple, Any] = {}
+_NUMBER = (
+    Version()
+)  # of what stands for a Python number on a device, whose arrays cannot be marked as read-only; it never changes
+_NUMBER.n = 0
 NUMBERS = (int, float, complex, bool)
 _FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 
@@ -65,7 +69,7 @@ def in_single(function: Any, x: Any) -> Any:
 
 def is_constant(t: Any) -> bool:
     """Whether a 0-d tensor stands for a Python number; such tensors are no business of the user's hooks."""
-    return isinstance(t, TensorBase) and t._node is None and not backend.is_writable(t._data)
+    return isinstance(t, TensorBase) and t._node is None and (t._counter is _NUMBER or not backend.is_writable(t._data))
 
 
 _EXACT = frozenset((int, float, complex, bool, type(None), str, tuple, list, np.ndarray, np.dtype))
@@ -181,7 +185,10 @@ def together(op: Any, xp: Any, xs: tuple, arrays: list) -> tuple:
                 other = next(k for k, b in enumerate(arrays) if b is not None and not backend.is_host(_inner(b)))
                 raise two_devices(op.name, *[(backend.device_of(arrays[k]), xs[k], arrays[k]) for k in (other, i)])
             arrays[i] = bring(a)
-            xs = (*xs[:i], wrap(arrays[i]), *xs[i + 1 :])
+            brought = wrap(arrays[i])
+            if is_constant(xs[i]):
+                brought._counter = _NUMBER
+            xs = (*xs[:i], brought, *xs[i + 1 :])
     return xs, arrays
 
 

@@ -12,6 +12,7 @@ dictionary or an attribute, or is what a function returned, and is not an argume
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from sys import getrefcount
 from typing import Any
 
@@ -25,7 +26,7 @@ def count(x: Any) -> int:
 
 def is_sole(array: Any) -> bool:
     """In a function that was called with a local variable of its caller: whether that alone refers to the array's memory."""
-    return array.base is None and count(array) == SOLE and getattr(array.flags, "writeable", False)
+    return array.base is None and count(array) == SOLE and _has_own_memory(array)
 
 
 def is_shared(x: Any) -> bool:
@@ -35,7 +36,21 @@ def is_shared(x: Any) -> bool:
 
 def is_alone(array: Any) -> bool:
     """In the function whose local variable `array` is: whether that alone refers to its memory."""
-    return array.base is None and count(array) == SOLE_HERE and getattr(array.flags, "writeable", False)
+    return array.base is None and count(array) == SOLE_HERE and _has_own_memory(array)
+
+
+UNSHARED: dict[
+    type, Callable[[Any], bool]
+] = {}  # by types of arrays on devices: whether no other array lies in the memory of one
+
+
+def _has_own_memory(array: Any) -> bool:
+    """Whether the memory of an array that has no base may be written, and is no other's."""
+    flag = getattr(array.flags, "writeable", None)
+    if flag is None:
+        unshared = UNSHARED.get(type(array))
+        return unshared is not None and unshared(array)
+    return flag
 
 
 class _Holder:

@@ -36,6 +36,8 @@ _MADE: dict[int, tuple[Any, Any, Any]] = {}
 class _Following(Observer):
     """Notes the streams of nodes, and runs their formulas there."""
 
+    only_nodes = True
+
     def forward(self, op: Any, xs: tuple, params: tuple, mode: Any) -> Any:
         """Runs one operation and notes its stream."""
         result = watched(op, xs, params, mode)

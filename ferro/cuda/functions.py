@@ -9,8 +9,9 @@ from typing import Any
 
 from ferro import cpu, xp
 from ferro.core import backend
+from ferro.core.owners import UNSHARED
 from ferro.cpu import shape
-from ferro.cuda import kernels, layouts, own, own_images, own_linalg, own_sparse, pinned, pool
+from ferro.cuda import kernels, layouts, own, own_images, own_linalg, own_sparse, own_variance, pinned, pool
 from ferro.cuda.by_hand import (
     attention,
     batch_norms,
@@ -25,6 +26,7 @@ from ferro.cuda.by_hand import (
     pooling,
     reductions,
     softmax,
+    stepping,
 )
 from ferro.cuda.driver import cupy
 from ferro.cuda.generator import CudaGenerator
@@ -171,10 +173,11 @@ _BY_HAND = (
     optimisers,
     pooling,
     softmax,
+    stepping,
 )
 OWN: dict[str, Any] = {
     name: getattr(module, name)
-    for module in (own, own_images, own_linalg, own_sparse, kernels, *_BY_HAND)
+    for module in (own, own_images, own_linalg, own_sparse, own_variance, kernels, *_BY_HAND)
     for name in module.__all__
 } | {"vector_norm": reductions.vector_norm}
 # General forms, of steps that are functions here: better than the CPU's formulas, which begin with a look at the numbers.
@@ -223,4 +226,5 @@ def register() -> None:
         return
     pool.install()
     shape.GEOMETRIES[array] = (layouts.geometry, layouts.storage_bytes)
+    UNSHARED[array] = layouts.is_unshared
     backend.register(array, functions)

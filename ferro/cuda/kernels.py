@@ -111,6 +111,10 @@ def elementwise(function: Elementwise, *values: Any) -> Any:
         found = launched(function, function.__name__, function.formula, arrays, numbers)
         if found is not None:
             return found
+    dtype = arrays[0].dtype
+    if dtype.kind in "iub":  # (numbers do not widen them)
+        takes = float if dtype.kind != "b" else (int, float)
+        values = (*arrays, *[dtype.type(number) if isinstance(number, takes) else number for number in numbers])
     return xp.elementwise(layouts.MODULES["ferro.cpu"], function, *values)
 
 

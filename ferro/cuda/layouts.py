@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+from sys import getrefcount
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from ferro.core.graph_task import STANDING
 from ferro.cpu.shape import strides_of
 from ferro.cuda.driver import cupy
 
@@ -70,6 +73,32 @@ def storage_bytes(x: Any) -> int:
 def memory_bytes(root: Any) -> Any:
     """All bytes of the memory of an array that owns it, as an array that shares them."""
     return cupy().ndarray((storage_bytes(root),), np.uint8, root.data)
+
+
+def is_unshared(array: Any) -> bool:
+    """Whether no other array lies in the memory of one, as far as counts of references tell; no, once a stream was chosen.
+
+    An array holds a pointer, and that the memory: a view has a pointer of its own into the same memory, or the same pointer.
+    """
+    memory = array.data.mem
+    if STANDING or getattr(memory, "_owner", None) is not None:
+        return False
+    return (getrefcount(array.data), getrefcount(memory)) == _counts_of_one()
+
+
+@cache
+def _counts_of_one() -> tuple[int, int]:
+    """The counts for an array that nobody shares; such that no array has where a view changes none of them."""
+    array = cupy().empty(1, np.uint8)
+    memory = array.data.mem
+    alone = getrefcount(array.data), getrefcount(memory)
+    view = strided(array, (1,), (1,))
+    told = getrefcount(memory) > alone[1]
+    del view
+    same = cupy().ndarray((1,), np.uint8, array.data)
+    told &= (getrefcount(array.data), getrefcount(memory)) != alone
+    del same
+    return alone if told else (0, 0)
 
 
 def method(name: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ferro import cpu
-from ferro.batched.array import top
+from ferro.batched.array import IN_PLACE, Batched, NotPlain, top
 from ferro.batched.levels import ALIVE
 from ferro.batched.rules import call
 from ferro.cuda.driver import cupy
@@ -39,6 +39,8 @@ def named(name: str, function: Callable) -> Callable:
         if MODE[0] and name in WAITS:
             waits(name)
         if ALIVE and top(args) is not None:  # (a slice of a vmap beside an array that all slices share)
+            if name.endswith("_") and type(args[0]) is not Batched:
+                raise NotPlain(IN_PLACE)
             return call(name, *args, **kwargs)
         try:
             return function(*[a[()] if type(a) is np.ndarray and not a.ndim else a for a in args], **kwargs)

@@ -14,13 +14,14 @@ from ferro.cuda.by_hand.launching import is_float
 from ferro.cuda.by_hand.reductions import reduced
 from ferro.cuda.driver import cupy
 from ferro.cuda.kernels import launched
+from ferro.cuda.own_variance import total
 from ferro.cuda.twins import twin
 
 __all__ = ["amax", "amin", "argsort", "as_strided", "count_nonzero", "diagonal", "euclidean", "expand", "geometry",
            "in_one_pass", "is_within", "logical_and",
            "logical_not", "logical_or", "logical_xor", "mean",
-           "memory_bytes", "memory_of", "new_zeros", "ones_like", "over_norm", "prod", "sign", "std", "std_mean", "storage_bytes", "sum", "typed",
-           "var", "var_mean", "windows", "zeros_like"]  # fmt: skip
+           "memory_bytes", "memory_of", "new_zeros", "ones_like", "over_norm", "prod", "sign", "storage_bytes", "sum", "typed",
+           "windows", "zeros_like"]  # fmt: skip
 
 expand, geometry, memory_of = layouts.expand, layouts.geometry, layouts.memory_of
 memory_bytes, storage_bytes = layouts.memory_bytes, layouts.storage_bytes
@@ -95,18 +96,12 @@ def sum(x: Any, dim: tuple, keepdim: bool) -> Any:
     return cupy().sum(x, dim, x.dtype, None, keepdim)
 
 
-def _total(x: Any, dim: tuple, keepdim: bool) -> Any:
-    """The sum in double precision."""
-    kind = np.complex128 if x.dtype.kind == "c" else np.float64
-    return cupy().sum(x.astype(kind) if x.dtype.kind == "V" else x, dim, kind, None, keepdim)
-
-
 def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Mean over the dimensions `dim`; nan over none."""
     n = count(x.shape, dim)
     if is_float(x) and dim:
         return reduced("sum", x, dim, keepdim, n)
-    return (_total(x, dim, keepdim) / (n or math.nan)).astype(x.dtype)
+    return (total(x, dim, keepdim) / (n or math.nan)).astype(x.dtype)
 
 
 def prod(x: Any, dim: int | None, keepdim: bool) -> Any:
@@ -140,33 +135,6 @@ def amin(x: Any, dim: tuple, keepdim: bool) -> Any:
 def count_nonzero(x: Any, dim: tuple) -> Any:
     """How many elements over the dimensions `dim` are non-zero."""
     return cupy().sum(x != 0, dim, np.int64)
-
-
-def var_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
-    """Variance and mean over the dimensions `dim`."""
-    n = count(x.shape, dim)
-    m = _total(x, dim, True) / (n or math.nan)
-    d = x.astype(m.dtype) - m
-    squares = cupy().sum(d.real * d.real + d.imag * d.imag if d.dtype.kind == "c" else d * d, dim, None, None, keepdim)
-    v = squares / (n - correction) if n > correction else squares / cupy().zeros_like(squares)
-    return v.astype(x.real.dtype), (m if keepdim else m.reshape(v.shape)).astype(x.dtype)
-
-
-def var(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
-    """Variance over the dimensions `dim`: the sum of |x - mean|^2 over n - correction (at least 0)."""
-    return var_mean(x, dim, correction, keepdim)[0]
-
-
-def std_mean(x: Any, dim: tuple, correction: float, keepdim: bool) -> tuple:
-    """Standard deviation and mean over the dimensions `dim`."""
-    wide = x.astype(np.result_type(x.dtype, np.float64) if x.dtype.kind != "V" else _WIDE)
-    v, m = var_mean(wide, dim, correction, keepdim)
-    return cupy().sqrt(v).astype(x.real.dtype), m.astype(x.dtype)
-
-
-def std(x: Any, dim: tuple, correction: float, keepdim: bool) -> Any:
-    """Square root of the variance."""
-    return std_mean(x, dim, correction, keepdim)[0]
 
 
 # -- order, indices ------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 
 from ferro.cpu.interpolation import _map as map_of
 from ferro.cuda import layouts
+from ferro.cuda.by_hand.resampling import resampled
 from ferro.cuda.driver import cupy
 from ferro.cuda.numpy_by_cupy import numpy
 
@@ -60,23 +61,12 @@ def _is_choice(key: tuple) -> bool:
 
 
 def _along(x: Any, dim: int, key: tuple) -> Any:
-    """A map applied to one dimension: elements taken, or a product with the map as a matrix."""
+    """A map applied to one dimension: elements taken, or sums of some by a kernel."""
     if _is_choice(key):
         return cupy().take(x, _columns(key), dim)
-    moved = cupy().matmul(cupy().moveaxis(x, dim, -1), _matrix(key, x.dtype))
-    return cupy().ascontiguousarray(cupy().moveaxis(moved, -1, dim))
+    return resampled(x, dim, map_of(*key))
 
 
 @lru_cache(maxsize=256)
 def _columns(key: tuple) -> Any:
     return cupy().asarray(map_of(*key).columns)
-
-
-@lru_cache(maxsize=256)
-def _matrix(key: tuple, dtype: Any) -> Any:
-    """The transpose of the matrix that a map is."""
-    found = map_of(*key)
-    dense = np.zeros((found.size, found.rows))
-    rows = np.repeat(np.arange(found.rows), np.diff(found.starts))
-    np.add.at(dense, (found.columns, rows), 1.0 if found.weights is None else found.weights)
-    return cupy().asarray(dense.astype(dtype))

@@ -9,7 +9,9 @@ import numpy as np
 
 from ferro.cpu.fourier import NORMS
 from ferro.cuda import layouts
+from ferro.cuda.by_hand.refused import first_minors, solved_anyway
 from ferro.cuda.driver import cupy
+from ferro.cuda.half_products import add_product
 from ferro.linalg_errors import accepted
 
 __all__ = ["addmm", "cholesky", "cholesky_ex", "det", "dot", "eigh_factors", "eigvalsh", "eigvalsh_kept", "fft_bins", "fft_c2c", "fft_c2r",
@@ -39,17 +41,27 @@ def outer(x: Any, y: Any) -> Any:
 
 
 def linear(x: Any, w: Any, b: Any = None) -> Any:
-    """x wᵀ + b for x of any number of dimensions and a matrix w."""
+    """x wᵀ + b for x of any number of dimensions and a matrix w; of 16-bit floats rounded once."""
     rows = x if x.ndim == 2 else x.reshape(math.prod(x.shape[:-1]), w.shape[1])
-    out = matmul(rows, w.T)
-    if b is not None:
-        out += b
+    if b is not None and layouts.is_half(x) and rows.size and w.size:
+        out = cupy().empty((rows.shape[0], w.shape[0]), x.dtype)
+        out[...] = b
+        add_product(out, rows, w.T)
+    else:
+        out = matmul(rows, w.T)
+        if b is not None:
+            out += b
     return out if x.ndim == 2 else out.reshape(*x.shape[:-1], w.shape[0])
 
 
 def addmm(c: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
     """beta c + alpha x y, where x y is any `matmul`; with beta 0, nan and inf in c do not count."""
     if layouts.is_half(x):
+        if x.ndim == y.ndim == 2 and beta != 0 and x.size and y.size:
+            out = cupy().empty((x.shape[0], y.shape[1]), x.dtype)
+            out[...] = c
+            add_product(out, x, y, float(alpha), float(beta))
+            return out
         return addmm(layouts.widened(c), layouts.widened(x), layouts.widened(y), beta, alpha).astype(x.dtype)
     out = matmul(x, y)
     if alpha != 1:
@@ -75,8 +87,12 @@ def cholesky_ex(x: Any) -> tuple:
     whole = lower + cupy().tril(x, -1).conj().swapaxes(-1, -2)
     whole = cupy().where(eye != 0, whole.real.astype(x.dtype), whole) if x.dtype.kind == "c" else whole
     out = cupy().tril(cupy().linalg.cholesky(whole))
-    lost = ~cupy().isfinite(out.real.diagonal(0, -2, -1))
-    info = cupy().where(lost.any(-1), lost.argmax(-1) + 1, 0).astype(np.int32)
+    size = (out * out.conj()).real.sum(-1)
+    diagonal = whole.real.diagonal(0, -2, -1)
+    near = x.shape[-1] * 8 * float(np.finfo(x.dtype).eps) * cupy().abs(diagonal)
+    refused = ~(cupy().abs(size - diagonal) <= near).all(-1)  # (nan is not near)
+    info = _no_info(x)
+    first_minors(cupy().ascontiguousarray(whole), refused, info)
     return out, info
 
 
@@ -92,13 +108,25 @@ def solve_lu(a: Any, b: Any, left: bool) -> tuple:
     if not left:
         x, info, _, _ = solve_lu(a.swapaxes(-1, -2), b.swapaxes(-1, -2), True)
         return cupy().ascontiguousarray(x.swapaxes(-1, -2)), info, None, None
-    batch, singular = np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), _no_info(a)
-    if a.size:
-        singular = (cupy().linalg.slogdet(a)[0] == 0).astype(np.int32) * a.shape[-1]
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     if not a.size or not b.size:
-        return cupy().zeros((*batch, *b.shape[-2:]), b.dtype), singular, None, None
-    a, c = (cupy().ascontiguousarray(cupy().broadcast_to(m, (*batch, *m.shape[-2:]))) for m in (a, b))
-    return cupy().linalg.solve(a, c), singular, None, None
+        info = (
+            solved_anyway(a.copy("C"), cupy().zeros((*a.shape[:-1], 0), a.dtype), _singular(a))
+            if a.size
+            else _no_info(a)
+        )
+        return cupy().zeros((*batch, *b.shape[-2:]), b.dtype), info, None, None
+    wide, c = (cupy().broadcast_to(m, (*batch, *m.shape[-2:])).copy("C") for m in (a, b))
+    found, refused = cupy().linalg.solve(wide, c), _singular(wide)
+    info = solved_anyway(wide, c, refused)
+    if a.shape[:-2] != batch:
+        info = solved_anyway(a.copy("C"), cupy().zeros((*a.shape[:-1], 0), a.dtype), _singular(a))
+    return cupy().where(refused[..., None, None], c, found), info, None, None
+
+
+def _singular(a: Any) -> Any:
+    """Which matrices have a pivot that is 0."""
+    return cupy().linalg.slogdet(a)[0] == 0
 
 
 def solve(a: Any, b: Any, left: bool) -> tuple:
@@ -130,11 +158,16 @@ def threshold(size: Any, atol: Any, rtol: Any) -> Any:
 
 def solve_tri(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
     """X with A X = B, or (left False) X A = B, where only one triangle of A is read (unit: nor its diagonal)."""
-    triangle = cupy().triu(a) if upper else cupy().tril(a)
+    if not left:
+        return solve_tri(a.swapaxes(-1, -2), b.swapaxes(-1, -2), not upper, True, unit).swapaxes(-1, -2)
+    turn = slice(
+        None, None, 1 if upper else -1
+    )  # (the pivots of an upper triangle are its diagonal, whatever there is)
+    triangle = cupy().triu(a) if upper else cupy().tril(a)[..., ::-1, ::-1].copy("C")
     if unit:
         i = cupy().arange(a.shape[-1])
         triangle[..., i, i] = 1
-    return solve_lu(triangle, b, left)[0]
+    return solve_lu(triangle, b[..., turn, :], True)[0][..., turn, :]
 
 
 def det(x: Any) -> Any:

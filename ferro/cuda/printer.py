@@ -179,6 +179,8 @@ class Lines(LoopText):
             return f"1 / {names[0]}"
         if function == "rsqrt":
             return f"1 / sqrt({names[0]})"
+        if function is operator.pow and ELEMENT not in kinds:
+            return f"pow({names[0]}, {names[1]})"
         raise Unprintable(f"no kernel computes {function}: the functions that are known are {sorted(CALLS)}")
 
 

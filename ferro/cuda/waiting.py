@@ -19,7 +19,7 @@ _LISTED = (
     "cross_entropy_vjp cumprod_others equal_edges fractional_max histogram index_select inv is_within lstsq "
     "masked_scatter masked_select masked_spread matrix_exp max_pool median median_dim nan_to_num nanmedian "
     "nanmedian_dim nll_pick nll_spread nonzero outer_edges picked_sum scatter_reduce solve take_rows tie_weights "
-    "unique unique_consecutive unique_dim vector_norm "
+    "unique unique_consecutive unique_dim "
 )
 WAITS = frozenset(_LISTED.split())
 

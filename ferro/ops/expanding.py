@@ -48,7 +48,7 @@ def _expand(name: str, x: Any, wanted: tuple) -> Tensor:
             break
     try:
         return viewed(EXPAND, x, (full,))
-    except ValueError:
+    except (ValueError, RuntimeError):  # (of arrays of a device in words about the shapes)
         explain_expand(name, x._data.shape, wanted)
         raise
 

@@ -10,6 +10,7 @@ from ferro.batched.array import plain
 from ferro.core import backend
 from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.casting import in_full_precision
+from ferro.core.dtypes import FROM_NUMPY, HALF, type_name
 from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare, singular
 from ferro.ops.extrema import amax, amin
@@ -68,6 +69,8 @@ def matrix_norm(
         sums = vector_norm(A, 1, row if abs(ord) == 1 else column, True, dtype=dtype)
         result = _extreme(sums, ord, (row, column), keepdim)
     elif ord in ("nuc", 2, -2):
+        if a.dtype in HALF:
+            raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {type_name(FROM_NUMPY[a.dtype])}")
         result = _by_singular_values(
             A if dtype is None else cast(A, _norm_dtype(dtype, a.dtype)), ord, row, column, keepdim
         )

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from ferro.tensor import Tensor
 
+from .fused import stepped, used
 from .optimizer import Params
 from .options import check
 from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, move, number
@@ -73,6 +74,10 @@ class Adadelta(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        kept = {"v": state["square_avg"], "d": state["acc_delta"]}
+        given = {"lr": group["lr"], "rho": group["rho"], "eps": group["eps"], "decay": group["weight_decay"]}
+        if stepped("adadelta", used(group), param, grad, state["step"], kept, given):
+            return
         counted(state, group)
         rho, eps = group["rho"], group["eps"]
         grad = decayed(param, grad, group)

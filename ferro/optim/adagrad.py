@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ferro.ops.creation import full_like
 from ferro.tensor import Tensor
 
+from .fused import stepped, used
 from .optimizer import Params
 from .per_parameter import PerParameterOptimizer, counted, decayed, move_by_quotient, new_step, number, plus
 
@@ -94,6 +95,10 @@ class Adagrad(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        kept = {"v": state["sum"]}
+        given = {"lr": group["lr"], "fading": group["lr_decay"], "eps": group["eps"], "decay": group["weight_decay"]}
+        if stepped("adagrad", used(group), param, grad, state["step"], kept, given):
+            return
         grad = decayed(param, grad, group)
         lr = number(group["lr"], group) / (1 + (counted(state, group) - 1) * group["lr_decay"])
         total = state["sum"].addcmul_(grad, grad, value=1)

@@ -11,7 +11,7 @@ from ferro.core.base import bump
 from ferro.ops.choices import maximum
 from ferro.tensor import Tensor
 
-from .fused import arrays_to_change, later
+from .fused import arrays_to_change, later, stepped, used
 from .optimizer import Params
 from .options import check_one_number
 from .per_parameter import PerParameterOptimizer, begin_with_zeros, decayed, is_there, move_by_quotient, number, plus
@@ -107,20 +107,25 @@ class Adam(PerParameterOptimizer):
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         count = state["step"]
         there, decoupled = group["capturable"] and is_there(count), group["decoupled_weight_decay"]
-        step = count.add_(1) if there else count._data.item() + 1
         lr, weight_decay, (beta1, beta2) = group["lr"], group["weight_decay"], group["betas"]
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         largest = state["max_exp_avg_sq"] if group["amsgrad"] else None
+        if there:
+            kept = {"m": mean, "v": square} | ({} if largest is None else {"top": largest})
+            numbers = {"lr": lr, "beta1": beta1, "beta2": beta2, "eps": group["eps"], "decay": weight_decay}
+            if stepped("adam", used(group, largest=group["amsgrad"]), param, grad, count, kept, numbers):
+                return
+        step = count.add_(1) if there else count._data.item() + 1
         arrays = None if there else arrays_to_change("adam", grad, param, mean, square, largest)
         if arrays is not None:
             count._data.fill(step)
             bump(count, "adam")
             p, m, v, top = arrays
-            numbers = float(lr), float(beta1), float(beta2), float(group["eps"]), float(weight_decay)
+            given = float(lr), float(beta1), float(beta2), float(group["eps"]), float(weight_decay)
             if type(p) is ndarray:
-                cpu.adam_step(p, m, v, top, grad._data, step, *numbers, decoupled)
+                cpu.adam_step(p, m, v, top, grad._data, step, *given, decoupled)
             else:
-                later("adam_steps", (p, grad._data, m, v, top), step, *numbers, decoupled)
+                later("adam_steps", (p, grad._data, m, v, top), step, *given, decoupled)
             return
         if not there:
             count.fill_(step)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from ferro.ops.choices import maximum
 from ferro.tensor import Tensor
 
+from .fused import stepped, used
 from .optimizer import Params
 from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, move_by_quotient, number
 
@@ -75,7 +76,12 @@ class Adamax(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        step, (beta1, beta2) = counted(state, group), group["betas"]
+        beta1, beta2 = group["betas"]
+        given = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "eps": group["eps"], "decay": group["weight_decay"]}
+        kept = {"m": state["exp_avg"], "u": state["exp_inf"]}
+        if stepped("adamax", used(group), param, grad, state["step"], kept, given):
+            return
+        step = counted(state, group)
         grad = decayed(param, grad, group)
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.lerp_(grad, 1 - beta1)

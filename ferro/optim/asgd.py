@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
+from .fused import stepped, used
 from .optimizer import Params
-from .per_parameter import PerParameterOptimizer, counted, decayed, new_count
+from .per_parameter import PerParameterOptimizer, counted, decayed, is_there, new_count
 
 
 class ASGD(PerParameterOptimizer):
@@ -84,6 +85,12 @@ class ASGD(PerParameterOptimizer):
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         lr, lambd = float(group["lr"]), group["lambd"]
+        if not is_there(state["step"]):
+            eta, mu = state["eta"].item(), state["mu"].item()
+            given = {"lr": lr, "lambd": lambd, "eta": eta, "mu": mu, "decay": group["weight_decay"]}
+            if stepped("asgd", used(group), param, grad, state["step"], {"ax": state["ax"]}, given):
+                _next_rates(state, group, lr, state["step"].item())
+                return
         step, average = counted(state, group), state["ax"]
         grad = decayed(param, grad, group)
         if isinstance(step, Tensor):
@@ -99,8 +106,13 @@ class ASGD(PerParameterOptimizer):
             average.copy_(param)
         else:
             average.add_(param.sub(average), alpha=mu)
-        state["eta"].fill_(lr / (1 + lambd * lr * step) ** group["alpha"])
-        state["mu"].fill_(1 / max(1, step - group["t0"]))
+        _next_rates(state, group, lr, step)
+
+
+def _next_rates(state: dict[str, Any], group: dict[str, Any], lr: float, step: float) -> None:
+    """The rate of the next step, and the share that it has in the mean."""
+    state["eta"].fill_(lr / (1 + group["lambd"] * lr * step) ** group["alpha"])
+    state["mu"].fill_(1 / max(1, step - group["t0"]))
 
 
 def asgd(

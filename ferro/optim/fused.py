@@ -6,6 +6,7 @@ until `finish`, which an optimiser calls behind its last parameter.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from threading import local
 from typing import Any
 
@@ -27,7 +28,7 @@ def arrays_to_change(name: str, grad: TensorBase, param: TensorBase, *state: Ten
     mode = MODE.get()
     data = param._data
     dtype, shape = data.dtype, data.shape
-    if mode is None or not mode.silent:
+    if not _is_quiet(mode):
         return None
     if type(data) is not ndarray:
         return _of_backend(name, grad, param, state)
@@ -51,6 +52,15 @@ def arrays_to_change(name: str, grad: TensorBase, param: TensorBase, *state: Ten
             bump(t, name, location)
     del arrays[1]
     return arrays
+
+
+def _is_quiet(mode: Any) -> bool:
+    """Whether nobody is to see operations: recording is off, and who observes looks at nodes that are recorded alone."""
+    if mode is None or mode.silent:
+        return mode is not None
+    others = mode.grad or mode.inference or mode.level or mode.pack or mode.anomaly
+    asked = mode.barred is not None or mode.cast is not None
+    return not (others or asked) and all(getattr(observer, "only_nodes", False) for observer in mode.observers)
 
 
 def _of_backend(name: str, grad: TensorBase, param: TensorBase, state: tuple) -> list[Any] | None:
@@ -79,6 +89,51 @@ _WAITING = _Waiting()
 def later(name: str, arrays: tuple, *numbers: Any) -> None:
     """A step of arrays (param, grad, state...) of a backend: with all others of these numbers, when `finish` is called."""
     _WAITING.steps.setdefault((type(arrays[0]), name, numbers), []).append(arrays)
+
+
+def stepped(
+    name: str, has: Iterable[str], param: Any, grad: Any, count: Any, state: dict[str, Any], numbers: dict[str, Any]
+) -> bool:
+    """Whether a backend with kernels does this step, by the formula of this name (formulas.py), when `finish` is called.
+
+    has: the options that are used. The count is counted on: where it lies on the device with those of all others, and read there; so is
+    any number that is a tensor there.
+    """
+    mode, kind = MODE.get(), type(param._data)
+    if kind is ndarray or not _is_quiet(mode):
+        return False
+    module = backend.module_of(kind)
+    if not hasattr(module, "formula_steps"):
+        return False
+    there = {key: t._data for key, t in numbers.items() if isinstance(t, TensorBase) and type(t._data) is kind}
+    counts = type(count._data) is kind
+    if any(a.dtype.name not in ("float32", "float64") for a in (*there.values(), *([count._data] if counts else []))):
+        return False
+    arrays = arrays_to_change(name, grad, param, *state.values())
+    if arrays is None:
+        return False
+    if counts:
+        check(count, name)
+        bump(count, name)
+        later("count_steps", (count._data,))
+        there = {"step": count._data, **there}
+        step = None
+    else:
+        count += 1
+        step = count.item()
+    given = {"step": step, **numbers}
+    values = [float(v) for key, v in given.items() if key not in there]
+    names, read = ("p", "g", *state), tuple(there)
+    lead = (name, frozenset(has), names, tuple(given), read)
+    later("formula_steps", (arrays[0], grad._data, *arrays[1:], *there.values()), *lead, *values)
+    return True
+
+
+def used(group: dict[str, Any], **more: Any) -> frozenset:
+    """The options of a group that a formula asks for: "decay", "decoupled", and those of `more` that are true."""
+    decay = group.get("weight_decay", 0) != 0
+    has = {"decay": decay, "decoupled": decay and group.get("decoupled_weight_decay"), **more}
+    return frozenset(name for name, value in has.items() if value)
 
 
 def finish() -> None:

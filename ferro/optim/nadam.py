@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from numpy import ndarray
+
 from ferro.tensor import Tensor
 
 from .adam import moved_means
+from .fused import stepped, used
 from .optimizer import Params
 from .per_parameter import (
     PerParameterOptimizer,
@@ -98,9 +101,11 @@ class NAdam(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        if _by_kernel(param, grad, state, group):
+            return
         step, lr, (beta1, beta2) = counted(state, group), number(group["lr"], group), group["betas"]
         grad = decayed(param, grad, group, lr)
-        mu, mu_next = (beta1 * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1))
+        mu, mu_next = _momenta(step, beta1, group)
         state["mu_product"] *= mu
         # A recorded step has a derivative by the product of the momenta, too.
         product = state["mu_product"]
@@ -111,6 +116,28 @@ class NAdam(PerParameterOptimizer):
         now, ahead = -lr * (1.0 - mu) / (1.0 - product), -lr * mu_next / (1.0 - product * mu_next)
         move_by_quotient(param, grad, denominator, now)
         move_by_quotient(param, mean, denominator, ahead)
+
+
+def _momenta(step: Any, beta1: float, group: dict[str, Any]) -> list:
+    """The momenta of a step and of the next."""
+    return [beta1 * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"])) for t in (step, step + 1)]
+
+
+def _by_kernel(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> bool:
+    """Whether a backend does the step by the formula, with numbers that the processor computes."""
+    if type(param._data) is ndarray or is_there(state["step"]) or group["differentiable"]:
+        return False
+    step, lr, (beta1, beta2) = state["step"].item() + 1, float(group["lr"]), group["betas"]
+    mu, mu_next = _momenta(step, beta1, group)
+    product = (state["mu_product"] * mu).item()
+    given = {"lr": lr, "now": lr * (1 - mu) / (1 - product), "ahead": lr * mu_next / (1 - product * mu_next)}
+    given |= {"beta1": beta1, "beta2": beta2, "correction": 1 - beta2**step, "eps": group["eps"]}
+    given["decay"] = group["weight_decay"]
+    kept = {"m": state["exp_avg"], "v": state["exp_avg_sq"]}
+    if not stepped("nadam", used(group), param, grad, state["step"], kept, given):
+        return False
+    state["mu_product"] *= mu
+    return True
 
 
 def nadam(

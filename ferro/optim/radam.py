@@ -8,6 +8,7 @@ from ferro.ops.choices import where
 from ferro.tensor import Tensor
 
 from .adam import moved_means
+from .fused import stepped, used
 from .optimizer import Params
 from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted, decayed, number, plus
 
@@ -79,7 +80,12 @@ class RAdam(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        step, lr, (beta1, beta2) = counted(state, group), number(group["lr"], group), group["betas"]
+        beta1, beta2 = group["betas"]
+        given = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "eps": group["eps"], "decay": group["weight_decay"]}
+        kept = {"m": state["exp_avg"], "v": state["exp_avg_sq"]}
+        if stepped("radam", used(group), param, grad, state["step"], kept, given):
+            return
+        step, lr = counted(state, group), number(group["lr"], group)
         mean, square = moved_means(decayed(param, grad, group, lr), state, beta1, beta2)
         correction = 1 - beta2**step
         move = mean / (1 - beta1**step) * lr

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from ferro.tensor import Tensor
 
+from .fused import stepped, used
 from .optimizer import Params
 from .per_parameter import (
     PerParameterOptimizer,
@@ -92,6 +93,13 @@ class RMSprop(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        kept = {"v": state["square_avg"]}
+        kept |= {"m": state["grad_avg"]} if group["centered"] else {}
+        kept |= {"b": state["momentum_buffer"]} if group["momentum"] > 0 else {}
+        given = {name: group[name] for name in ("lr", "alpha", "momentum", "eps")} | {"decay": group["weight_decay"]}
+        has = used(group, centered=group["centered"], momentum=group["momentum"] > 0)
+        if stepped("rmsprop", has, param, grad, state["step"], kept, given):
+            return
         counted(state, group)
         lr, alpha = number(group["lr"], group), group["alpha"]
         grad = decayed(param, grad, group)

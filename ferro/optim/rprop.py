@@ -8,6 +8,7 @@ from ferro.ops.choices import where
 from ferro.ops.creation import full_like
 from ferro.tensor import Tensor
 
+from .fused import stepped
 from .optimizer import Params
 from .options import check
 from .per_parameter import PerParameterOptimizer, begin_with_zeros, counted
@@ -77,9 +78,13 @@ class Rprop(PerParameterOptimizer):
 
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        counted(state, group)
         previous, size = state["prev"], state["step_size"]
-        smaller, larger = group["etas"]
+        (smaller, larger), (least, most) = group["etas"], group["step_sizes"]
+        given = {"smaller": smaller, "larger": larger, "least": least, "most": most}
+        kept = {"before": previous, "size": size}
+        if stepped("rprop", (), param, grad, state["step"], kept, given):
+            return
+        counted(state, group)
         turned = grad * previous
         size.copy_(
             where(turned > 0, size * larger, where(turned < 0, size * smaller, size)).clamp_(*group["step_sizes"])

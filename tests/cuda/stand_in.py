@@ -11,6 +11,7 @@ import ctypes
 import operator
 import sys
 import types
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.special
 
-from tests.cuda import emulated, stand_in_device, stand_in_nccl
+from tests.cuda import emulated, stand_in_blas, stand_in_device, stand_in_nccl
 from tests.cuda.stand_in_device import DEVICE
 
 NAMES: dict[str, list[str] | None] = {}  # parameters by dotted name; None where they are not known
@@ -32,7 +33,7 @@ class Pointer:
     """Where an array lies: an address that may be moved."""
 
     def __init__(self, near: np.ndarray, start: int = 0, owner: Any = None) -> None:
-        self.near, self.start, self.owner = near, start, owner
+        self.near, self.start, self.owner, self.held = near, start, owner, _memory_at(_root(near))
 
     @property
     def ptr(self) -> int:
@@ -44,8 +45,27 @@ class Pointer:
     @property
     def mem(self) -> Any:
         """The memory that it points into."""
-        low, high = np.lib.array_utils.byte_bounds(_root(self.near))
-        return self.owner or types.SimpleNamespace(ptr=low, size=high - low)
+        return self.owner or self.held
+
+
+class _Memory:
+    """The memory of arrays: what they hold, so that its references tell how many they are."""
+
+    __slots__ = ("__weakref__", "ptr", "root", "size")
+
+    def __init__(self, root: np.ndarray) -> None:
+        low, high = np.lib.array_utils.byte_bounds(root)
+        self.root, self.ptr, self.size = root, low, high - low
+
+
+_MEMORIES: weakref.WeakValueDictionary[int, _Memory] = weakref.WeakValueDictionary()
+
+
+def _memory_at(root: np.ndarray) -> _Memory:
+    found = _MEMORIES.get(id(root))
+    if found is None:
+        found = _MEMORIES[id(root)] = _Memory(root)
+    return found
 
 
 class UnownedMemory:
@@ -80,7 +100,7 @@ _COMPARISONS = (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, 
 class Array:
     """cupy.ndarray."""
 
-    __slots__ = ("__weakref__", "_near", "base", "owner")
+    __slots__ = ("__weakref__", "_near", "_pointer", "base", "owner")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
 
@@ -179,7 +199,7 @@ class Array:
 
     @near.setter
     def near(self, to: np.ndarray) -> None:
-        self._near = to
+        self._near, self._pointer = to, Pointer(to)
 
     shape = property(lambda self: self._near.shape, lambda self, to: setattr(self.near, "shape", to))
     dtype = property(lambda self: self._near.dtype)
@@ -189,7 +209,13 @@ class Array:
     nbytes = property(lambda self: self._near.nbytes)
     strides = property(lambda self: self._near.strides)
     flags = property(lambda self: Flags(self._near.flags))
-    data = property(lambda self: Pointer(self._near, 0, self.owner))
+
+    @property
+    def data(self) -> Pointer:
+        """Where it begins."""
+        self._pointer.owner = self.owner
+        return self._pointer
+
     real = property(
         lambda self: _view(self, self.near.real) if self.near.dtype.kind == "c" else self,
         lambda self, to: self.real.__setitem__(..., to),
@@ -678,10 +704,12 @@ def modules() -> dict[str, Any]:
         get_default_memory_pool=lambda: stand_in_device.POOL,
     )
     cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer = UnownedMemory, _memory_pointer
+    cupy.cuda.get_cublas_handle = lambda: stand_in_blas.HANDLE
     special = Module("cupyx.scipy.special", scipy.special)
     return {
         "cupy": cupy,
         "cupy.cuda.nccl": stand_in_nccl.module(),
+        "cupy_backends.cuda.libs.cublas": stand_in_blas.MODULE,
         "cupyx": types.SimpleNamespace(empty_pinned=_empty_pinned),
         "cupyx.scipy": types.ModuleType("cupyx.scipy"),
         "cupyx.scipy.special": special,

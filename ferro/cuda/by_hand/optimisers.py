@@ -16,8 +16,9 @@ from ferro.cpu.steps import adam_numbers
 from ferro.cuda.by_hand.launching import THREADS, launch
 from ferro.cuda.by_hand.texts import FLOATS, text_of
 from ferro.cuda.driver import cupy
+from ferro.cuda.pinned import from_pinned, pinned
 
-__all__ = ["adam_steps", "sgd_steps", "takes_steps"]
+__all__ = ["adam_steps", "sgd_steps", "table_of", "takes_steps"]
 
 ARRAYS = 5  # of a parameter, in the table: itself, gradient, and three of state, 0 where there is none
 EACH = 16  # elements of a thread
@@ -77,12 +78,9 @@ def texts(dtype: str) -> list[str]:
 
 
 def takes_steps(*arrays: Any) -> bool:
-    """Whether kernels change arrays of one shape and dtype (None where there is none) in place.
-
-    Not while a CUDA graph is recorded, which a table cannot be copied into.
-    """
+    """Whether kernels change arrays of one shape and dtype (None where there is none) in place."""
     x = arrays[0]
-    if x.dtype.name not in FLOATS or cupy().cuda.get_current_stream().is_capturing():
+    if x.dtype.name not in FLOATS:
         return False
     return all(
         a is None or (type(a) is type(x) and a.shape == x.shape and a.dtype == x.dtype and a.flags.c_contiguous)
@@ -93,8 +91,29 @@ def takes_steps(*arrays: Any) -> bool:
 @lru_cache(maxsize=64)
 def _table(rows: tuple, stream: int) -> tuple[int, Any]:
     """The number of blocks, and the table, which a stream has copied."""
+    blocks, table = _numbers(rows)
+    return blocks, cupy().asarray(table)
+
+
+def _numbers(rows: tuple) -> tuple[int, np.ndarray]:
     where = [(k, begin) for k, row in enumerate(rows) for begin in range(0, row[-1], THREADS * EACH)]
-    return len(where), cupy().asarray(np.array([*sum(where, ()), *sum(rows, ())], np.int64))
+    return len(where), np.array([*sum(where, ()), *sum(rows, ())], np.int64)
+
+
+def table_of(rows: tuple) -> tuple[int, Any]:
+    """The number of blocks, and the table: of each block its row and first element, then the rows, whose last number is a size.
+
+    While a CUDA graph is recorded it is copied from pinned memory, which is kept for the replays.
+    """
+    current = cupy().cuda.get_current_stream()
+    if not current.is_capturing():
+        return _table(rows, current.ptr)
+    blocks, table = _numbers(rows)
+    _RECORDED.append(pinned(table))
+    return blocks, from_pinned(_RECORDED[-1])
+
+
+_RECORDED: list[np.ndarray] = []
 
 
 def _start(name: str, lists: Sequence[tuple], *numbers: Any) -> None:
@@ -109,7 +128,7 @@ def _start(name: str, lists: Sequence[tuple], *numbers: Any) -> None:
                 for arrays in some
             ]
         )
-        blocks, table = _table(rows, cupy().cuda.get_current_stream().ptr)
+        blocks, table = table_of(rows)
         launch(text_of(TEXT, dtype), name, (blocks,), (THREADS,), 2 * blocks, *numbers, table)
 
 

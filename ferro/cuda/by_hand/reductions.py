@@ -15,6 +15,7 @@ from ferro.cuda.by_hand.fallback import or_twin
 from ferro.cuda.by_hand.launching import block_of, is_float, launch, parts_of
 from ferro.cuda.by_hand.texts import ADDED, COMPUTED_NAME, PARTIAL, both_ways, text_of
 from ferro.cuda.driver import cupy
+from ferro.cuda.printer import STORED
 
 __all__ = ["OPERATIONS", "layout_of", "merged", "reduced", "two", "vector_norm"]
 
@@ -102,8 +103,7 @@ def texts(dtype: str) -> list[str]:
         for dtypes in ((dtype, dtype), (dtype, partial), (partial, dtype))
     ]
     some.append(_text("sum", partial, COMPUTED_NAME[dtype], added))
-    few = ("norm_of_squares", "norm_of_powers") if dtype == "float64" else ()
-    for name in [name for name in NORMS if name not in few]:
+    for name in NORMS:
         some += [_text(name, *dtypes, "double") for dtypes in ((dtype, dtype), (dtype, "parts"), ("parts", dtype))]
     return list(dict.fromkeys(some))
 
@@ -169,13 +169,36 @@ def reduced(operation: str, x: Any, dim: tuple, keepdim: bool, divisor: float = 
 @or_twin(cpu.vector_norm)
 def vector_norm(x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
     """(sum |x|^ord)^(1/ord) over the dimensions `dim`; 0 counts the non-zeros, inf and -inf take the extreme |x|."""
-    if not is_float(x) or not dim:
+    if x.dtype.kind == "c":
+        x = cupy().abs(x)
+    if not x.ndim or not dim:  # (the size of each number)
+        return vector_norm(x.reshape(*x.shape, 1), ord, (x.ndim,), False)
+    if not x.size and x.dtype.name in STORED and math.isfinite(ord):
+        shape = [1 if d in dim else n for d, n in enumerate(x.shape) if keepdim or d not in dim]
+        return cupy().full(shape, 0.0 if ord >= 0 else math.inf, x.dtype)
+    if not is_float(x):
         return NotImplemented
     special = {0: "count_of_others", 1: "norm_of_sizes", math.inf: "largest_size", -math.inf: "smallest_size"}
     name = special.get(ord) or ("norm_of_squares" if ord == 2 else "norm_of_powers")
     if ord not in special and (x.dtype.itemsize == 8 or not abs(ord) <= MOST_POWER):
-        return NotImplemented  # (squares may leave the range: the formula looks at them)
+        return _scaled_norm(name, x, ord, dim, keepdim)
     return reduced(name, x, dim, keepdim, ord)
+
+
+def _scaled_norm(name: str, x: Any, ord: float, dim: tuple, keepdim: bool) -> Any:
+    """The norm by powers of numbers over the one that decides, so that none leaves the range: nobody looks at the numbers.
+
+    That is the largest, or for a negative order the smallest; for squares the power of two below it, over which no digit is lost.
+    """
+    dtype, xp = x.dtype, cupy()
+    x = x.astype("float64") if dtype.itemsize < 8 else x
+    leading = reduced("largest_size" if ord > 0 else "smallest_size", x, dim, True)
+    plain = (leading > 0) & (leading < math.inf)
+    unit = xp.where(plain, leading, 1.0)
+    if ord == 2:
+        unit = xp.ldexp(xp.ones_like(unit), xp.frexp(unit)[1] - 1)
+    found = xp.where(plain, reduced(name, x / unit, dim, True, ord) * unit, leading).astype(dtype)
+    return found if keepdim else found.reshape([n for d, n in enumerate(found.shape) if d not in dim])
 
 
 def _combine(text: str, some: Any, count: int, divisor: float, out: Any) -> None:
