@@ -50,22 +50,7 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
         )
     refuse_dtype(name, result._data, out._data, inputs)
     if out._data.shape != result._data.shape:
-        if out._data.size:
-            warnings.warn(
-                f"{name}(out=): An output with one or more elements was resized since it had shape {list(out._data.shape)}, "
-                f"which does not match the required output shape {list(result._data.shape)}. This behavior is deprecated, "
-                "and in a future PyTorch release outputs will not be resized unless they have zero elements. You can "
-                "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
-                stacklevel=3,
-            )
-        out.resize_(result._data.shape)
-        data = result._data
-        if (
-            data.size
-            and data.strides != np.empty(data.shape, data.dtype).strides
-            and is_dense(data.shape, data.strides, data.itemsize)
-        ):
-            out.as_strided_(data.shape, [s // data.itemsize for s in data.strides])  # without gaps: in that order, too
+        _resize(name, out, result)
     if is_expanded(out._data):
         raise RuntimeError(
             f"{name}(out=): unsupported operation: more than one element of the written-to tensor refers to a single "
@@ -75,6 +60,26 @@ def into(name: str, out: Any, result: Any, *inputs: Any) -> Any:
     out._data[...] = result._data
     bump(out, f"{name}(out=)")
     return out
+
+
+def _resize(name: str, out: Any, result: Any) -> None:
+    """Gives `out` the shape of a result, and warns."""
+    if out._data.size:
+        warnings.warn(
+            f"{name}(out=): An output with one or more elements was resized since it had shape {list(out._data.shape)}, "
+            f"which does not match the required output shape {list(result._data.shape)}. This behavior is deprecated, "
+            "and in a future PyTorch release outputs will not be resized unless they have zero elements. You can "
+            "explicitly reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+            stacklevel=4,
+        )
+    out.resize_(result._data.shape)
+    data = result._data
+    if (
+        data.size
+        and data.strides != np.empty(data.shape, data.dtype).strides
+        and is_dense(data.shape, data.strides, data.itemsize)
+    ):
+        out.as_strided_(data.shape, [s // data.itemsize for s in data.strides])  # without gaps: in that order, too
 
 
 def _copied(name: str, out: Any, result: Any, inputs: tuple) -> Any:

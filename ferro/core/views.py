@@ -16,7 +16,9 @@ from ferro.core.node import MultiNode, next_sequence
 from ferro.core.op import Op
 from ferro.core.provenance import caller
 from ferro.core.recording import mark_detached, output_of, record
+from ferro.cpu.shape import may_be_viewed
 from ferro.native.recorder import accelerated
+from ferro.native.thresholds import SMALL
 
 
 @accelerated
@@ -47,6 +49,16 @@ def viewed(op: Op, x: Any, params: tuple = ()) -> Any:
     elif n is not None or x._meta is not None:
         mark_detached(t, None if mode is None else mode.detached, op, (x,))
     return t
+
+
+def looks_for_copies(a: Any) -> bool:
+    """Whether `is_copied` pays for itself: of large arrays of NumPy's that are not in C order."""
+    return type(a) is HOST and a.size >= SMALL and not a.flags.c_contiguous
+
+
+def is_copied(a: Any, shape: tuple) -> bool:
+    """Whether such an array has another shape only as a copy."""
+    return not may_be_viewed(a, shape)
 
 
 @accelerated

@@ -315,8 +315,9 @@ def _round_decimals(x: Any, decimals: int) -> Any:
     return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
 
 
-# x - trunc x, with the sign of x
-frac = _function_of(_declare(lambda xp, x: x - xp.trunc(x), name="frac", entry="x"), lambda x: x - np.trunc(x))
+def frac(x: Any) -> Any:
+    """x - trunc x, with the sign of x."""
+    return x - np.trunc(x)
 
 
 def _replaced(x: Any, nan: float, posinf: float, neginf: float) -> Any:

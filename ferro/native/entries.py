@@ -47,12 +47,6 @@ class EntryFile:
             self.make()
 
 
-def is_elementwise(layout: str) -> bool:
-    """Whether a layout is that of an elementwise function: see Note [Layouts] in jit_layouts.py."""
-    arguments, _, results = layout.partition(" -> ")
-    return {"x", "many", "=", "~", "number"}.issuperset(arguments.split()) and results.split()[0] == "x"
-
-
 NAME = "entries"  # one that no kernel has
 
 

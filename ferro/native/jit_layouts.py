@@ -44,8 +44,6 @@ Note [Layouts]
 
 from __future__ import annotations
 
-from ferro.native.entries import is_elementwise
-
 # What is asked of an argument `a`, and (behind "|") what the kernel gets of it, if anything.
 _ARGUMENTS = {
     "x": """
@@ -184,6 +182,12 @@ _RESULTS = {
     "weight": "reduced({x}, 0, first, False, False) | elements(T, {r}, columns)",
 }
 _IN_ROWS, _IN_CHANNELS = {"last", "trailing", "labels", "index"}, {"channel", "channels"}
+
+
+def is_elementwise(layout: str) -> bool:
+    """Whether a layout is that of an elementwise function: see Note [Layouts]."""
+    arguments, _, results = layout.partition(" -> ")
+    return {"x", "many", "=", "~", "number"}.issuperset(arguments.split()) and results.split()[0] == "x"
 
 
 class _Text:

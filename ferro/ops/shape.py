@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ferro.core.apply import apply, unary
 from ferro.core.arguments import many_dims, need_tensor, one_dim, sizes
-from ferro.core.backend import HOST
 from ferro.core.base import View
 from ferro.core.dtypes import dtype, to_numpy, type_name
 from ferro.core.inplace import restride
 from ferro.core.layout import geometry
 from ferro.core.op import LINEAR, Op
 from ferro.core.samples import Arg, Sample, declare
-from ferro.core.views import viewed
-from ferro.cpu.shape import may_be_viewed
-from ferro.native.thresholds import SMALL
+from ferro.core.views import is_copied, looks_for_copies, viewed
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -44,9 +41,9 @@ def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
     """
     given = size or (shape,)
     a = getattr(input, "_data", None)
-    if type(a) is HOST and a.size >= SMALL and not a.flags.c_contiguous:
+    if looks_for_copies(a):
         wanted = infer("reshape", a.shape, sizes("reshape", given))
-        if not may_be_viewed(a, wanted):
+        if is_copied(a, wanted):
             return apply(UNSAFE_VIEW, (input,), (wanted,))
     found = _at_a_glance(input, given)
     return found if found is not None else _reshaped("reshape", input, given)

@@ -61,7 +61,7 @@ def test_operations_of_arithmetic_and_of_steps_are_among_them() -> None:
 def arguments(name: str, shape: tuple, dtype: Any) -> tuple[list, tuple]:
     rng = np.random.default_rng(1)
     op = OPS[name]
-    return [rng.uniform(0.2, 0.9, shape).astype(dtype) for _ in op.inputs], (0.25, 0.75)[: len(op.params)]
+    return [rng.uniform(0.2, 0.9, shape).astype(dtype) for _ in op.inputs], (0.25, 0.75, 1.25)[: len(op.params)]
 
 
 @pytest.mark.usefixtures("_python_refuses")

@@ -41,7 +41,9 @@ def test_what_lies_between_is_rounded_to_the_nearest_even(dtype: Any) -> None:
     x = EVERY.view(dtype).astype(np.float32)
     x = np.sort(x[np.isfinite(x)])
     middle = ((x[1:].astype(np.float64) + x[:-1]) / 2).astype(np.float32)
-    given = np.concatenate([middle, np.nextafter(middle, np.float32(np.inf)), np.nextafter(middle, np.float32(-np.inf))])
+    given = np.concatenate(
+        [middle, np.nextafter(middle, np.float32(np.inf)), np.nextafter(middle, np.float32(-np.inf))]
+    )
     given = np.concatenate([given, np.float32([1e38, -3.4e38, 65519.9, 65520, 1e-45, -1e-40, np.inf, -np.inf, np.nan])])
     same(conversions.converted(given, dtype), given.astype(dtype))
 

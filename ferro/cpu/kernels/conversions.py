@@ -43,6 +43,8 @@ def _to_convert(make: Make) -> Iterator[tuple]:
 @by_kernels(_MIXED, _to_convert)
 def converted(x: Any, dtype: Any) -> Any:
     """An array as one of another dtype, every number rounded to the nearest."""
+    if type(x) is not np.ndarray:
+        return x.astype(dtype)
     wide, narrow = (dtype is float32, x.dtype) if dtype is float32 else (False, dtype)
     if (narrow is HALF or narrow is BFLOAT) and (wide or x.dtype is float32) and _answer(x, _MIXED, float32):
         kind = "half" if narrow is HALF else "bfloat"

@@ -19,7 +19,8 @@ import numpy as np
 from ferro.cpu.kernels.loops import reads_again
 from ferro.elementwise import Elementwise
 from ferro.native import isa, readiness, registry
-from ferro.native.entries import EntryFile, is_elementwise
+from ferro.native.entries import EntryFile
+from ferro.native.jit_layouts import is_elementwise
 
 DTYPES = {"f4": np.float32, "f8": np.float64}
 _PACKAGE = "ferro.cpu.kernels"

@@ -35,7 +35,6 @@ SCALARS = {
     "sigmoid": "sigmoid_",
     "sqrt": "np.sqrt",
     "tanh": "tanh",
-    "trunc": "np.trunc",
 }
 CIRCULAR = {
     "sin": ("sine", "exact_sine"),
