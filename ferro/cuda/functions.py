@@ -10,7 +10,7 @@ from typing import Any
 from ferro import cpu, xp
 from ferro.core import backend
 from ferro.cpu import shape
-from ferro.cuda import kernels, layouts, own, own_images, own_linalg, own_sparse, pinned, pool
+from ferro.cuda import kernels, layouts, order, own, own_images, own_linalg, own_sparse, pinned, pool
 from ferro.cuda.by_hand import (
     attention,
     batch_norms,
@@ -114,8 +114,13 @@ class Functions:
 
     @staticmethod
     def from_host(array: Any) -> Any:
-        """A copy of a NumPy array on the GPU."""
-        return cupy().asarray(array)
+        """A copy of a NumPy array on the GPU, in the same order of dimensions."""
+        return order.same_order(cupy().asarray, array)
+
+    @staticmethod
+    def moved(array: Any, strides: tuple) -> Any:
+        """The array if its elements lie by these strides (in bytes), else a copy."""
+        return order.moved(array, strides)
 
     address = staticmethod(layouts.address)
     from_pinned, pinned, is_pinned = map(staticmethod, (pinned.from_pinned, pinned.pinned, pinned.is_pinned))
@@ -129,9 +134,9 @@ class Functions:
 
     @staticmethod
     def to_host(array: Any) -> Any:
-        """A copy of an array of the GPU in NumPy's."""
+        """A copy of an array of the GPU in NumPy's, in the same order of dimensions."""
         waits("a copy to the CPU")
-        return array.get()
+        return order.same_order(lambda given: given.get(), array)
 
     @staticmethod
     def from_dlpack(array: Any, copy: bool | None) -> Any:
@@ -142,6 +147,10 @@ class Functions:
     def from_interface(array: Any) -> Any:
         """The same of an array with ``__cuda_array_interface__``."""
         return cupy().asarray(array)
+
+    def whole(self, op: Any) -> Any:
+        """The function that computes an operation; None for its forward function."""
+        return order.whole(op, self)
 
     @staticmethod
     def record_stream(tensor: Any, stream: Any) -> None:

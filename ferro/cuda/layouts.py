@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,6 +37,11 @@ def copied(x: Any) -> Any:
 def strided(x: Any, shape: tuple, strides: tuple, start: int = 0) -> Any:
     """The memory that begins `start` bytes after the first element of x, under another shape and strides (in bytes)."""
     return cupy().ndarray(shape, x.dtype, x.data + start, strides)
+
+
+def empty(shape: tuple, dtype: Any, strides: tuple) -> Any:
+    """A new array without gaps, of these strides."""
+    return cupy().ndarray(shape, dtype, cupy().empty(math.prod(shape), dtype).data, strides)
 
 
 def expand(x: Any, shape: tuple) -> Any:

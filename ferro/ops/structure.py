@@ -39,9 +39,14 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     found = input.contiguous(memory_format=memory_format)
     if found is input:
         found = apply(CLONE, (input,))
-    if type(found._data) is np.ndarray:  # the strides of dimensions of one element, too
+    if _has_order(found._data):  # the strides of dimensions of one element, too
         found._data = moved(found._data, _strides(found, memory_format))
     return found
+
+
+def _has_order(data: Any) -> bool:
+    """Whether elements of an array lie in memory as its strides say: of NumPy's, or a device's."""
+    return type(data) is np.ndarray or type(data) in backend.SERVING
 
 
 def _strides(x: Any, memory_format: Any) -> tuple[int, ...]:
@@ -53,7 +58,7 @@ def _formatted(x: Any, memory_format: Any) -> Any:
     """The tensor, or a copy in a memory format if its strides are others."""
     if memory_format in (None, preserve_format):
         return x
-    if type(x._data) is np.ndarray and x._data.strides == _strides(x, memory_format):
+    if _has_order(x._data) and x._data.strides == _strides(x, memory_format):
         return x
     return clone(x, memory_format=memory_format)
 

@@ -227,7 +227,7 @@ class Array:
         """A copy in NumPy's memory, for which the host waits."""
         _accessed(self, False)
         stand_in_device.current().synchronize()
-        return np.array(self.near)
+        return np.array(self.near, order="C")
 
 
 def _read(array: Array) -> np.ndarray:
@@ -316,6 +316,8 @@ def _changed(array: Array, work: Callable) -> None:
 
 def _view(of: Array, near: np.ndarray) -> Array:
     made = object.__new__(Array)
+    if not near.flags.writeable:  # (what is expanded may be written there)
+        near.flags.writeable = True
     made.near, made.owner = near, of.owner
     made.base = of if of.base is None else of.base if isinstance(of.base, Array) else of
     return made
@@ -362,7 +364,8 @@ def _passed(name: str, function: Callable) -> Callable:
             assert not unknown, f"{name} has no parameters {sorted(unknown)}: {known}"
 
         def work() -> Any:
-            return function(*here(args), **{k: here(v) for k, v in kwargs.items()})
+            with np.errstate(all="ignore"):  # (a GPU warns of nothing)
+                return function(*here(args), **{k: here(v) for k, v in kwargs.items()})
 
         found = work()
         for a in (*args, *kwargs.values()):
@@ -389,9 +392,26 @@ def _passed(name: str, function: Callable) -> Callable:
     return through
 
 
+def _in_c_order(function: Callable) -> Callable:
+    """An elementwise function whose new results lie in C order: seen with CuPy 14.2."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        if kwargs.get("out") is not None:
+            return found
+        if isinstance(found, tuple):
+            return tuple([np.asarray(f, order="C") for f in found])
+        return np.asarray(found, order="C") if isinstance(found, np.ndarray) and found.flags.owndata else found
+
+    return run
+
+
+_KEEPING = frozenset(("copy", "empty_like", "full_like", "ones_like", "zeros_like"))  # the order of what they are given
+
+
 def _operator(name: str, f: Callable) -> Callable:
     """An operator; beside what NumPy's ufuncs know, but CuPy does not, it is the ufunc (so CuPy: see test_names.py)."""
-    through = _passed(f"operator.{name}", f)
+    through = _passed(f"operator.{name}", f if name == "matmul" else _in_c_order(f))
     ufunc = getattr(np, _UFUNCS.get(name, name), None)
 
     def run(*args: Any) -> Any:
@@ -437,12 +457,13 @@ for _name in [
 ]:
     _f = getattr(operator, f"__{_name}__")
     setattr(Array, f"__{_name}__", _operator(_name, _f))
-    setattr(Array, f"__r{_name}__", _passed(f"operator.r{_name}", lambda x, y, f=_f: f(y, x)))
+    setattr(Array, f"__r{_name}__", _passed(f"operator.r{_name}", _in_c_order(lambda x, y, f=_f: f(y, x))))
     _i = getattr(operator, f"__i{_name}__", None)
 
     def _in_place(self: Any, other: Any, f: Any = _i) -> Any:
         def work() -> None:
-            f(self.near, here(other))
+            with np.errstate(all="ignore"):
+                f(self.near, here(other))
 
         work()
         _changed(self, work)
@@ -465,7 +486,7 @@ class Ufunc:
 
     def __init__(self, name: str) -> None:
         self.__name__, self._near = name, getattr(np, name)
-        self._call = _passed(f"operator.{name}", self._near)
+        self._call = _passed(f"operator.{name}", _in_c_order(self._near))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         assert set(kwargs) <= {"out", "dtype", "casting"}, kwargs
@@ -496,7 +517,8 @@ class Module(types.ModuleType):
         if isinstance(given, np.ufunc) and self._behind is np:
             found: Any = Ufunc(name)
         elif callable(given) and not isinstance(given, type):
-            found = _passed(f"{self.__name__}.{name}", given)
+            is_made = self._behind is np and name not in _KEEPING
+            found = _passed(f"{self.__name__}.{name}", _in_c_order(given) if is_made else given)
         else:
             found = given
         self.__dict__[name] = found
@@ -533,6 +555,8 @@ def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any
         return there(np.asarray(_Interface(a)))
     if type(a) is Array and (dtype is None or a.dtype == dtype) and order is None:
         return a
+    if isinstance(a, np.ndarray):  # (of other orders CuPy knows Fortran's alone)
+        order = order or ("F" if a.flags.fnc else "C")
     return there(np.array(a.near if type(a) is Array else a, dtype, copy=type(a) is not Array or None, order=order))
 
 
