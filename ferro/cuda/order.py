@@ -52,9 +52,15 @@ def turned(function: Callable, values: tuple, arrays: list) -> Any:
     n, kind = len(order), cupy().ndarray
     given = [v[(None,) * (n - v.ndim)].transpose(order) if isinstance(v, kind) and v.ndim else v for v in values]
     found = function(*given)
-    if isinstance(found, tuple):
-        return tuple([f.transpose(back) for f in found])
-    return found.transpose(back)
+    return tuple([_back(f, back) for f in found]) if isinstance(found, tuple) else _back(found, back)
+
+
+def _back(found: Any, back: tuple) -> Any:
+    """A result with its dimensions turned back: as an array of its own, if it is one."""
+    view = found.transpose(back)
+    if found.base is not None or not found.flags.c_contiguous:
+        return view
+    return cupy().ndarray(view.shape, view.dtype, view.data, view.strides)
 
 
 def moved(x: Any, strides: tuple) -> Any:
