@@ -15,7 +15,7 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import backend
-from ferro.core.backend import HOST
+from ferro.core.backend import HOST, SERVING
 from ferro.core.base import LEAF, bump, meta_of, wrap
 from ferro.core.captures import CAPTURES, capturing
 from ferro.core.layout import moved
@@ -255,10 +255,11 @@ def _empty(like: Any, dtype: Any) -> Any:
 
 def _recorded_copy(gx: Any, leaf: Any) -> Any:
     """The same of a gradient with history."""
-    if leaf._node is not LEAF or not backend.is_host(gx._data):
-        copy = backend.functional.clone(gx)
-        if leaf._node is LEAF and type(gx._data) is type(leaf._data):
-            copy._data = moved(copy._data, _strides(leaf._data, gx._data.itemsize))
-        return copy
-    out = wrap(_empty(leaf._data, gx._data.dtype))
+    data, like = gx._data, leaf._data
+    if leaf._node is LEAF and type(data) is type(like) and type(data) in SERVING:
+        zeros = backend.new_array(data, like.shape, np.zeros, data.dtype)
+        return wrap(moved(zeros, _strides(like, data.itemsize))).copy_(gx)
+    if leaf._node is not LEAF or not backend.is_host(data):
+        return backend.functional.clone(gx)
+    out = wrap(_empty(like, data.dtype))
     return out.copy_(gx)

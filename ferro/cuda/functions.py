@@ -231,5 +231,6 @@ def register() -> None:
     if backend.module_of(array) is not None:
         return
     pool.install()
-    shape.GEOMETRIES[array] = (layouts.geometry, layouts.storage_bytes)
+    named_so = (layouts.geometry, layouts.storage_bytes, layouts.memory_of, layouts.memory_bytes, layouts.over)
+    shape.GEOMETRIES[array] = shape.Places(*named_so)
     backend.register(array, functions)

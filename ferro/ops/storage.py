@@ -12,7 +12,7 @@ import numpy as np
 from ferro.core import device as _device
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
-from ferro.core.backend import accelerator, address, beside, is_host, is_pinned, xp_of
+from ferro.core.backend import accelerator, address, beside, is_host, is_pinned, new_array, xp_of
 from ferro.core.base import LEAF, Version, bump, is_inference, meta_of, new
 from ferro.core.determinism import unset, unset_array
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
@@ -25,6 +25,7 @@ from ferro.core.node import next_sequence
 from ferro.core.primitives import PIN
 from ferro.core.storage import UntypedStorage, storage_of
 from ferro.core.typed_storage import LegacyMeta, TypedStorage, deprecated, elements_as
+from ferro.cpu.shape import over
 from ferro.ops.creation import placed
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ class StorageMethods:
         if isinstance(source, (UntypedStorage, TypedStorage)):
             return self._set_storage(source, storage_offset, size, stride)
         if source is None:
-            data = np.empty(0, self._data.dtype)
+            data = new_array(self._data, (0,), np.empty, self._data.dtype)
         else:
             data = need_tensor("set_", "source", source)._data
         if data.dtype is not self._data.dtype:
@@ -297,7 +298,7 @@ class StorageMethods:
                 )
             storage.untyped().resize_(need * d.itemsize)
         held, start = elements_as("set_", storage, d), offset * d.itemsize if 0 not in shape else 0
-        _move(self, np.ndarray(shape, d, held.view(np.uint8), start, [s * d.itemsize for s in strides]), "set_")
+        _move(self, over(held.view(np.uint8), shape, d, start, tuple([s * d.itemsize for s in strides])), "set_")
         return self
 
     def is_set_to(self: Any, tensor: Tensor) -> bool:

@@ -151,7 +151,7 @@ class Array:
             return self.near[_index(self.near, key)]
 
         found = work()
-        if np.may_share_memory(found, self.near):
+        if _shares(np.asarray(found), self.near):
             return _view(self, np.asarray(found))
         here(self)
         for k in key if isinstance(key, tuple) else (key,):
@@ -240,6 +240,11 @@ def _root(near: np.ndarray) -> np.ndarray:
     while isinstance(near.base, np.ndarray) or isinstance(getattr(near.base, "base", None), np.ndarray):
         near = near.base if isinstance(near.base, np.ndarray) else near.base.base
     return near
+
+
+def _shares(found: np.ndarray, near: np.ndarray) -> bool:
+    """Whether an array is a view of another, of nothing too."""
+    return np.may_share_memory(found, near) or (not found.size and _root(found) is _root(near))
 
 
 def _bytes_from(pointer: Pointer) -> np.ndarray:
@@ -378,7 +383,7 @@ def _passed(name: str, function: Callable) -> Callable:
             type(first) is Array
             and isinstance(found, np.ndarray)
             and found.base is not None
-            and np.may_share_memory(found, first.near)
+            and _shares(found, first.near)
         ):
             return _view(first, found)
         result = there(found)
