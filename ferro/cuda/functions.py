@@ -140,8 +140,10 @@ class Functions:
 
     @staticmethod
     def from_dlpack(array: Any, copy: bool | None) -> Any:
-        """The array of another library, in its memory."""
-        return cupy().from_dlpack(array, copy=copy)
+        """The array of another library, or in a capsule, in its memory."""
+        asked = {"copy": False} if copy is False and hasattr(array, "__dlpack_device__") else {}
+        found = cupy().from_dlpack(array, **asked)
+        return layouts.copied(found) if copy else found  # (CuPy makes no copies of memory of a GPU)
 
     @staticmethod
     def from_interface(array: Any) -> Any:

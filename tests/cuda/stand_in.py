@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.special
 
+from ferro.core import capsules
 from tests.cuda import emulated, stand_in_device, stand_in_nccl
 from tests.cuda.stand_in_device import DEVICE
 
@@ -207,9 +208,11 @@ class Array:
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
     ) -> Any:
         assert stream is None or type(stream) is int
-        if stream is None:  # (who knows no streams takes no memory of a device, as NumPy)
-            raise BufferError("Unsupported device in DLTensor.")
-        return self.near.__dlpack__(max_version=max_version, copy=copy)
+        if copy:
+            raise BufferError("copy=True only supported for copy to CPU.")
+        capsule = self.near.__dlpack__(max_version=max_version, copy=copy)
+        capsules.kind_of(capsule).value = 2  # (which NumPy does not take)
+        return capsule
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -540,19 +543,25 @@ class _Interface:
 class _Exported:
     """What NumPy takes a capsule from, as if it lay on the host."""
 
-    def __init__(self, array: Any, copy: Any) -> None:
-        self._array, self._copy = array, copy
+    def __init__(self, capsule: Any) -> None:
+        assert capsules.kind_of(capsule).value == 2
+        capsules.kind_of(capsule).value = 1
+        self._capsule = capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._array.__dlpack__(stream=0, max_version=(1, 0), copy=self._copy)
+        return self._capsule
 
 
 def _from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> Any:
-    assert array.__dlpack_device__()[0] == 2
-    return there(np.from_dlpack(_Exported(array, copy)))
+    if hasattr(array, "__dlpack_device__"):
+        assert array.__dlpack_device__()[0] == 2
+        array = array.__dlpack__(stream=1, max_version=(1, 0), copy=copy)
+    is_old = capsules.name(array) == b"dltensor"
+    found = np.from_dlpack(_Exported(array))
+    return there(np.asarray(capsules._Writable(found)) if is_old else found)
 
 
 def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:

@@ -143,3 +143,24 @@ def test_an_elementwise_result_owns_its_memory(cuda: str) -> None:
     assert layouts.memory_of(y._data) is y._data
     assert y.storage_offset() == 0
     assert wrap(cupy().asarray(y._data)).stride() == y.stride()
+
+
+def test_a_capsule_of_memory_there_is_taken_once(cuda: str) -> None:
+    x = ferro.arange(6.0, device=cuda).reshape(2, 3).T
+    for take in (ferro.from_dlpack, ferro.utils.dlpack.from_dlpack, ferro.asarray):
+        capsule = ferro.utils.dlpack.to_dlpack(x)
+        y = take(capsule)
+        assert (y.device.type, y.stride(), y.data_ptr()) == ("cuda", (1, 3), x.data_ptr())
+        y[0, 1] += 1
+        assert x[0, 1] == y[0, 1]
+        with pytest.raises(RuntimeError, match="can be consumed only once"):
+            take(capsule)
+    copied = ferro.from_dlpack(ferro.utils.dlpack.to_dlpack(x), copy=True)
+    assert (copied.stride(), copied.tolist()) == (x.stride(), x.tolist())
+    assert copied.data_ptr() != x.data_ptr()
+
+
+def test_strides_that_are_asked_for_are_those_there(cuda: str) -> None:
+    for size, stride in (((4, 3, 2), (10, 0, 3)), ((2, 3), (1, 2)), ((2, 0), (5, 5))):
+        x = ferro.empty_strided(size, stride, device=cuda)
+        assert (x.stride(), x.device.type) == (stride, "cuda")
