@@ -47,7 +47,6 @@ class UntypedStorage(StorageCasts):
 
     @classmethod
     def _new(cls, given: Any) -> Any:
-        """Memory by the argument of the class."""
         if given is None:
             return np.empty(0, np.uint8)
         if isinstance(given, UntypedStorage):
@@ -130,16 +129,12 @@ class UntypedStorage(StorageCasts):
     @property
     def filename(self) -> str | None:
         """The file that is mapped, if other processes see what is written."""
-        return None if self.device != CPU else getattr(mapping(self._memory), "filename", None)
+        return getattr(mapping(self._memory), "filename", None)
 
     def is_shared(self) -> bool:
-        """Whether other processes see what is written: after `share_memory_`, or where a file is mapped and shared. Memory of a GPU,
-        which CUDA could show to others, counts as shared, as in PyTorch.
-        """
-        if self.device != CPU:
-            return True
+        """Whether other processes see what is written: after `share_memory_`, or in a mapped file that is shared; True on a GPU."""
         found = mapping(self._memory)
-        return getattr(found, "is_shared", False) or getattr(found, "filename", None) is not None
+        return self.device != CPU or getattr(found, "is_shared", False) or getattr(found, "filename", None) is not None
 
     def share_memory_(self) -> Self:
         """Moves the memory to where other processes see what is written, with all tensors that look at it.
@@ -272,9 +267,8 @@ class UntypedStorage(StorageCasts):
 
         What NumPy makes of an array holds the array that owns the memory, so references say how many there are.
         """
-        if self.device != CPU:
-            return None  # (more than a reference may look at memory of a GPU: streams, graphs that are recorded)
-        if not self._memory.flags.owndata or id(self._memory) in _LENT:
+        # (at memory of a GPU more may look than has a reference: streams, graphs that are recorded)
+        if self.device != CPU or not self._memory.flags.owndata or id(self._memory) in _LENT:
             return None
         tensors = [t for t in self._tensors.values() if memory_of(t._data) is self._memory]
         owners, views = 0, {}

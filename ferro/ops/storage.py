@@ -19,13 +19,21 @@ from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
 from ferro.core.held_memory import is_lent
 from ferro.core.history import history
 from ferro.core.inplace import check
-from ferro.core.layout import channels_last, channels_last_3d, geometry, preserve_format, reach, steps, storage_bytes
+from ferro.core.layout import (
+    channels_last,
+    channels_last_3d,
+    geometry,
+    over,
+    preserve_format,
+    reach,
+    steps,
+    storage_bytes,
+)
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.node import next_sequence
 from ferro.core.primitives import PIN
 from ferro.core.storage import UntypedStorage, storage_of
 from ferro.core.typed_storage import LegacyMeta, TypedStorage, deprecated, elements_as
-from ferro.cpu.shape import over
 from ferro.ops.creation import placed
 
 if TYPE_CHECKING:

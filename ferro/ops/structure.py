@@ -6,13 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ferro.core import backend, dtypes
 from ferro.core import device as _device
 from ferro.core.apply import apply
 from ferro.core.base import TensorBase
-from ferro.core.layout import moved, preserve_format, steps
+from ferro.core.layout import has_memory, moved, preserve_format, steps
 from ferro.core.origins import note
 from ferro.core.primitives import CAST, CLONE, TO_DEVICE
 
@@ -39,14 +37,9 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     found = input.contiguous(memory_format=memory_format)
     if found is input:
         found = apply(CLONE, (input,))
-    if _has_order(found._data):  # the strides of dimensions of one element, too
+    if has_memory(found._data):  # the strides of dimensions of one element, too
         found._data = moved(found._data, _strides(found, memory_format))
     return found
-
-
-def _has_order(data: Any) -> bool:
-    """Whether elements of an array lie in memory as its strides say: of NumPy's, or a device's."""
-    return type(data) is np.ndarray or type(data) in backend.SERVING
 
 
 def _strides(x: Any, memory_format: Any) -> tuple[int, ...]:
@@ -58,7 +51,7 @@ def _formatted(x: Any, memory_format: Any) -> Any:
     """The tensor, or a copy in a memory format if its strides are others."""
     if memory_format in (None, preserve_format):
         return x
-    if _has_order(x._data) and x._data.strides == _strides(x, memory_format):
+    if has_memory(x._data) and x._data.strides == _strides(x, memory_format):
         return x
     return clone(x, memory_format=memory_format)
 

@@ -11,8 +11,7 @@ from ferro.core import backend, dtypes
 from ferro.core.arguments import sizes, with_size
 from ferro.core.determinism import unset, unset_array
 from ferro.core.device import known, wanted
-from ferro.core.layout import contiguous_format, memory_order, strided
-from ferro.cpu.shape import over
+from ferro.core.layout import contiguous_format, memory_order, over, strided
 from ferro.ops.creation import MOST_BYTES, _filled, _sparse, chosen_dtype, finish, full_like, placed, refuse_shape
 
 if TYPE_CHECKING:

@@ -62,7 +62,15 @@ def test_copies_to_the_device_and_back_keep_the_order(cuda: str) -> None:
 
 def test_views_say_where_they_begin_and_share_one_storage(cuda: str) -> None:
     x = ferro.arange(24.0, device=cuda).reshape(4, 6)
-    views = [x[1:], x[:, 2], x.T, x.diagonal(1), x.unfold(1, 2, 2), x.as_strided((2, 2), (6, 1), 7), x.view(ferro.int32)]
+    views = [
+        x[1:],
+        x[:, 2],
+        x.T,
+        x.diagonal(1),
+        x.unfold(1, 2, 2),
+        x.as_strided((2, 2), (6, 1), 7),
+        x.view(ferro.int32),
+    ]
     assert [v.storage_offset() for v in views] == [6, 2, 0, 1, 0, 7, 0]
     again = views[5].as_strided((3,), (2,), 1)
     assert again.storage_offset() == 1
