@@ -19,7 +19,9 @@ from ferro.cuda.driver import cupy
 from ferro.cuda.twins import twin
 
 # Operations of one input that are elementwise, and about which their kind says something else.
-ALSO = frozenset(("angle", "conj", "deg2rad", "dropped", "frexp", "rad2deg", "sgn", "to_copy"))
+ALSO = frozenset(("angle", "conj", "deg2rad", "frexp", "rad2deg", "sgn", "to_copy"))
+# The words of dropout belong to elements in C order, in forward and backward: its arrays are not turned, but its results are copied.
+LIKE_FIRST = frozenset(("dropped",))
 _LAID: dict[Any, Callable | None] = {}
 
 
@@ -87,7 +89,8 @@ def whole(op: Any, xp: Any) -> Callable | None:
 def _laid(op: Any, xp: Any) -> Callable | None:
     elementwise = op.layout == rules.ITERATED or (op.kind == ELEMENTWISE and not op.layout) or op.name in ALSO
     if not elementwise:
-        return twin(rules.laid)(lambda *args: op.forward(xp, *args), op.layout) if op.layout else None
+        rule = rules.FIRST if op.name in LIKE_FIRST else op.layout
+        return twin(rules.laid)(lambda *args: op.forward(xp, *args), rule) if rule else None
     count, kind = len(op.inputs), cupy().ndarray
 
     def function(*args: Any) -> Any:

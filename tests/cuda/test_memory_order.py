@@ -172,3 +172,14 @@ def test_strides_that_are_asked_for_are_those_there(cuda: str) -> None:
     for size, stride in (((4, 3, 2), (10, 0, 3)), ((2, 3), (1, 2)), ((2, 0), (5, 5))):
         x = ferro.empty_strided(size, stride, device=cuda)
         assert (x.stride(), x.device.type) == (stride, "cuda")
+
+
+def test_dropout_drops_the_same_elements_backward_whatever_their_order(cuda: str) -> None:
+    x = (_images(cuda) + 1).requires_grad_()
+    for make in (lambda y: ferro.ones_like(y), lambda y: ferro.ones(y.shape, device=cuda)):
+        x.grad = None
+        y = ferro.nn.functional.dropout(x, 0.5)
+        assert y.is_contiguous(memory_format=ferro.channels_last)
+        y.backward(make(y))
+        assert x.grad is not None
+        assert ferro.equal(x.grad != 0, y != 0)
