@@ -87,6 +87,15 @@ def _may_set(self: Any, source: Any) -> None:
         check(self, "set_", writes=False)
 
 
+def _same_device(self: Any, source: Any) -> None:
+    """Refuses the memory of another device."""
+    if source.device != self.device:
+        raise RuntimeError(
+            f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on different device "{source.device}".  '
+            "This is no longer allowed; the devices must match."
+        )
+
+
 def is_storage(obj: Any) -> bool:
     """Whether `obj` is a storage, an UntypedStorage or a TypedStorage."""
     return isinstance(obj, (UntypedStorage, TypedStorage))
@@ -277,6 +286,8 @@ class StorageMethods:
         if data.dtype is not self._data.dtype:
             raise RuntimeError(f"set_: Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
         _may_set(self, source)
+        if source is not None:
+            _same_device(self, source)
         if size is not None:
             shape = sizes("set_", (size,))
             strides = steps("set_", shape) if stride is None else sizes("set_", (stride,))
@@ -287,6 +298,7 @@ class StorageMethods:
     def _set_storage(self: Any, storage: Any, offset: int, size: Any, stride: Any) -> Tensor:
         """set_ to a storage; of one that tensors know already, the tensor becomes one more of them."""
         d = self._data.dtype
+        _same_device(self, storage)
         there = len(elements_as("set_", storage, d))
         _may_set(self, None)
         shape = (there,) if size is None else sizes("set_", (size,))

@@ -183,3 +183,29 @@ def test_dropout_drops_the_same_elements_backward_whatever_their_order(cuda: str
         y.backward(make(y))
         assert x.grad is not None
         assert ferro.equal(x.grad != 0, y != 0)
+
+
+def test_memory_of_another_device_is_refused(cuda: str) -> None:
+    for source in (ferro.ones(2), ferro.ones(2).untyped_storage()):
+        with pytest.raises(RuntimeError, match='on device "cuda:0" to a storage on different device "cpu"'):
+            ferro.ones(2, device=cuda).set_(source)
+    with pytest.raises(RuntimeError, match='on device "cpu" to a storage on different device "cuda:0"'):
+        ferro.ones(2).set_(ferro.ones(2, device=cuda))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_saved_views_share_their_storage_again(cuda: str, tmp_path: Any, zipped: bool) -> None:
+    x = _images(cuda)
+    file = tmp_path / "x.pt"
+    ferro.save({"x": x, "part": x[1:]}, file, _use_new_zipfile_serialization=zipped)
+    for place in (None, "cpu", cuda):
+        found = ferro.load(file, weights_only=True, map_location=place)
+        assert (found["x"].device.type, found["x"].stride()) == (place or cuda, x.stride())
+        assert found["part"].storage_offset() == 60
+        if zipped:
+            assert found["part"].untyped_storage() is found["x"].untyped_storage()
+        assert ferro.equal(found["x"].cpu(), x.cpu())
+    import torch
+
+    theirs = torch.load(file, weights_only=True, map_location="cpu")
+    np.testing.assert_array_equal(theirs["part"].numpy(), x[1:].cpu().numpy())
