@@ -82,13 +82,21 @@ def launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tup
         return None
     if _kernel(key, name, formula, len(arrays), len(numbers), dtype.name, "flat") is None:
         return None
-    return turned(lambda *given: _launched(key, name, formula, given, numbers), arrays, [a for a in arrays if a.ndim])
+    if _is_flat(arrays):
+        return _launched(key, name, formula, arrays, numbers, True)
+    some = [a for a in arrays if a.ndim]
+    return turned(lambda *given: _launched(key, name, formula, given, numbers, _is_flat(given)), arrays, some)
 
 
-def _launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tuple) -> Any:
-    """The same of arrays whose result lies in C order."""
+def _is_flat(arrays: tuple) -> bool:
+    """Whether arrays of one shape lie in C order."""
+    shape = arrays[0].shape
+    return all([a.shape == shape and a.flags.c_contiguous for a in arrays])
+
+
+def _launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tuple, flat: bool) -> Any:
+    """The same of arrays whose result lies in C order; flat: so do they, in one shape."""
     first, dtype = arrays[0], arrays[0].dtype
-    flat = all(a.shape == first.shape and a.flags.c_contiguous for a in arrays)
     kernel = _kernel(key, name, formula, len(arrays), len(numbers), dtype.name, "flat" if flat else "strided")
     shape = first.shape if flat else np.broadcast_shapes(*[a.shape for a in arrays])
     out = cupy().empty(shape, dtype)

@@ -96,7 +96,15 @@ def _laid(op: Any, xp: Any) -> Callable | None:
     def function(*args: Any) -> Any:
         return op.forward(xp, *args)
 
-    def kept(*args: Any) -> Any:
+    def in_turn(*args: Any) -> Any:
         return turned(function, args, [a for a in args[:count] if isinstance(a, kind) and a.ndim])
 
-    return twin(rules.laid)(kept, rules.ITERATED)
+    laid = twin(rules.laid)(in_turn, rules.ITERATED)
+
+    def kept(*args: Any) -> Any:
+        for a in args[:count]:
+            if isinstance(a, kind) and not a.flags.c_contiguous:
+                return laid(*args)
+        return op.forward(xp, *args)
+
+    return kept
