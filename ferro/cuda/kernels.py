@@ -91,7 +91,7 @@ def launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tup
 def _is_flat(arrays: tuple) -> bool:
     """Whether arrays of one shape lie in C order."""
     shape = arrays[0].shape
-    return all([a.shape == shape and a.flags.c_contiguous for a in arrays])
+    return all(a.shape == shape and a.flags.c_contiguous for a in arrays)
 
 
 def _launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tuple, flat: bool) -> Any:

@@ -362,12 +362,9 @@ def _load_legacy(opened: Any, restore: Any, unpickler: Any) -> Any:
             raise RuntimeError(
                 f"load: storage has wrong byte size: expected {len(memory) // dtype.itemsize} elements got {count}"
             )
-        held = memory if backend.is_host(memory) else np.empty(len(memory), np.uint8)
-        fill(file, held, f"storage {key}")
+        fill(file, memory, f"storage {key}")
         if little != (sys.byteorder == "little"):
-            held[...] = _swapped(held, dtype)
-        if held is not memory:
-            memory[...] = backend.beside(memory, held)
+            memory[...] = backend.beside(memory, _swapped(backend.on_host(memory), dtype))
     if postponed:  # once more, now that the numbers are there
         opened.seek(place)
         result = next_pickle()
