@@ -123,7 +123,17 @@ class Functions:
         return order.moved(array, strides)
 
     address = staticmethod(layouts.address)
-    from_pinned, pinned, is_pinned = map(staticmethod, (pinned.from_pinned, pinned.pinned, pinned.is_pinned))
+    is_pinned = staticmethod(pinned.is_pinned)
+
+    @staticmethod
+    def pinned(array: Any) -> Any:
+        """A copy of a NumPy array in pinned memory, in the same order of dimensions; itself if it lies there."""
+        return array if pinned.is_pinned(array) else order.same_order(pinned.pinned, array)
+
+    @staticmethod
+    def from_pinned(array: Any) -> Any:
+        """A copy of a NumPy array on the GPU, in the same order of dimensions, which nobody waits for if the array is pinned."""
+        return order.same_order(pinned.from_pinned, array)
 
     @staticmethod
     def is_recording() -> bool:

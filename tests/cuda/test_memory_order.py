@@ -55,6 +55,9 @@ def test_copies_to_the_device_and_back_keep_the_order(cuda: str) -> None:
     for y in (x.contiguous(memory_format=ferro.channels_last), x.permute(2, 0, 3, 1), x[:, :, ::2], x.mT):
         there = y.to(cuda)
         assert there.stride() == y.clone().stride()
+        held = y.pin_memory()
+        assert held.stride() == held.to(cuda, non_blocking=True).stride() == there.stride()
+        assert ferro.equal(held.to(cuda, non_blocking=True).cpu(), y)
         back = there.cpu()
         assert back.stride() == y.clone().stride()
         assert ferro.equal(back, y)
