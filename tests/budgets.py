@@ -18,7 +18,6 @@ LONG_FUNCTIONS = {
     "autograd/gradcheck.py:gradcheck": 41,
     "autograd/gradcheck.py:gradgradcheck": 55,
     "autograd/profiler_util.py:EventList.table": 50,
-    "core/arguments.py:into": 54,
     "core/engine.py:backward": 65,
     "core/engine.py:execute": 124,
     "core/inplace.py:change": 46,

@@ -28,10 +28,9 @@ ASKING: dict[str, int] = {
     "searching": 1,
     "keys": 1,
     "max_pooling": 1,
+    "gathering": 1,
     "random_filling": 1,
-    "random_likes": 1,
     "sampling": 2,
-    "structure": 2,
 }
 
 ABOUT = {"dtype", "itemsize", "ndim", "shape", "size", "strides"}  # what is known of an array without reading it

@@ -15,15 +15,17 @@ import numpy as np
 
 from ferro import cpu
 from ferro.core import backend
-from ferro.core.backend import HOST
+from ferro.core.backend import HOST, SERVING
 from ferro.core.base import LEAF, bump, meta_of, wrap
 from ferro.core.captures import CAPTURES, capturing
+from ferro.core.layout import moved
 from ferro.core.node import OutputRef
 from ferro.core.owners import is_sole
 from ferro.core.primitives import CAST
 from ferro.cpu import fusion
 from ferro.cpu.kernels.entries import with_entry
 from ferro.cpu.kernels.strided_copy import copied
+from ferro.cpu.layouts import is_dense, preserved, strides_in
 from ferro.cpu.sparse_rows import Rows
 from ferro.cpu.thresholds import ADD_IN_PLACE_LEAST, PROGRAM_LEAST
 from ferro.native import locks
@@ -228,7 +230,8 @@ def _refuse_overlap(grad: Any) -> None:
 def _laid_out(gx: Any, like: Any) -> Any:
     """A copy of a gradient that lies in memory like the leaf it belongs to; in C order if the leaf has gaps."""
     if type(gx) is not HOST:
-        return backend.xp_of(gx).copy(gx)
+        copy = backend.xp_of(gx).copy(gx)
+        return moved(copy, _strides(like, gx.itemsize)) if type(gx) is type(like) else copy
     if gx.strides == like.strides:
         return copied(gx)
     if like.flags.c_contiguous:
@@ -238,6 +241,13 @@ def _laid_out(gx: Any, like: Any) -> Any:
     return out
 
 
+def _strides(like: Any, width: int) -> tuple:
+    """The strides, in bytes, of a new array that lies in memory as a leaf does; in C order if that has gaps."""
+    if is_dense(like.shape, like.strides, like.itemsize):
+        return preserved(like, width)
+    return strides_in(range(like.ndim), like.shape, width)
+
+
 def _empty(like: Any, dtype: Any) -> Any:
     out = np.empty_like(like, dtype)
     return out if out.strides == like.strides else np.empty(like.shape, dtype)
@@ -245,7 +255,11 @@ def _empty(like: Any, dtype: Any) -> Any:
 
 def _recorded_copy(gx: Any, leaf: Any) -> Any:
     """The same of a gradient with history."""
-    if leaf._node is not LEAF or not backend.is_host(gx._data):
+    data, like = gx._data, leaf._data
+    if leaf._node is LEAF and type(data) is type(like) and type(data) in SERVING:
+        zeros = backend.new_array(data, like.shape, np.zeros, data.dtype)
+        return wrap(moved(zeros, _strides(like, data.itemsize))).copy_(gx)
+    if leaf._node is not LEAF or not backend.is_host(data):
         return backend.functional.clone(gx)
-    out = wrap(_empty(leaf._data, gx._data.dtype))
+    out = wrap(_empty(like, data.dtype))
     return out.copy_(gx)

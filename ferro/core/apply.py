@@ -199,8 +199,9 @@ def recovered(op: Op, given: Sequence, params: tuple, e: Exception, xp: Any = cp
     """
     if isinstance(e, ValueError):
         raise _in_words(op, given[0] if op.variadic else given, e) from None
+    function = None if xp is cpu else backend.whole(xp, op)
     with np.errstate(all="ignore"):
-        return op.forward(xp, *given, *params)
+        return op.forward(xp, *given, *params) if function is None else function(*given, *params)
 
 
 def _not_there(op: Op, arrays: Sequence, xp: Any, e: TypeError) -> NotImplementedError:

@@ -16,7 +16,8 @@ from ferro.core import dtypes
 
 UINT, BFLOAT = 1, 4  # kDLUInt, kDLBfloat
 NAMES = {b"dltensor": 0, b"dltensor_versioned": 32}  # of capsules that nobody has used, and where the DLTensor begins
-CODE = 8 + 4 + 4 + 4  # of the dtype, behind data, device and number of dimensions
+KIND = 8  # of the device, behind the data
+CODE = KIND + 4 + 4 + 4  # of the dtype, behind device and number of dimensions
 
 
 def export(data: np.ndarray, **kwargs: Any) -> Any:
@@ -56,12 +57,22 @@ def name(obj: Any) -> bytes | None:
     return read(obj) or b""
 
 
+def kind_of(capsule: Any) -> ctypes.c_int32:
+    """The kind of the device in a capsule that nobody has used."""
+    return ctypes.c_int32.from_address(_start(capsule) + KIND)
+
+
 def _code(capsule: Any) -> ctypes.c_uint8:
     """The code of the dtype in a capsule."""
+    return ctypes.c_uint8.from_address(_start(capsule) + CODE)
+
+
+def _start(capsule: Any) -> int:
+    """Where the DLTensor of a capsule begins."""
     label = name(capsule)
     read = ctypes.pythonapi.PyCapsule_GetPointer
     read.restype, read.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return ctypes.c_uint8.from_address(read(capsule, label) + NAMES[label or b""] + CODE)
+    return read(capsule, label) + NAMES[label or b""]
 
 
 class _Holder:

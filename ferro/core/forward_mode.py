@@ -25,7 +25,7 @@ from ferro.core.op import ELEMENTWISE, LINEAR, MULTILINEAR, Op
 from ferro.core.plan import argument_names
 from ferro.core.primitives import CLONE
 from ferro.core.tangents import OWN, or_zero, set_tangent, tangents_of
-from ferro.cpu.shape import geometry, storage_bytes
+from ferro.cpu.shape import GEOMETRIES, geometry, over, storage_bytes
 
 
 def laid_out_like(tangent: Any, primal: Any) -> Any:
@@ -34,15 +34,15 @@ def laid_out_like(tangent: Any, primal: Any) -> Any:
     The tangent itself if it is laid out so; otherwise a copy, differentiable.
     """
     have = tangent._data
-    if type(have) is not HOST or type(primal) is not HOST:  # batched
+    if type(have) is not type(primal) or not (type(have) is HOST or type(have) in GEOMETRIES):  # batched
         return tangent
     _, strides, offset = geometry(primal)
     reach = storage_bytes(primal)
     if not primal.size or (geometry(have)[1:] == (strides, offset) and storage_bytes(have) == reach):
         return tangent
-    memory = np.zeros(reach // have.itemsize, have.dtype)
+    memory = backend.new_array(have, (reach // have.itemsize,), np.zeros, have.dtype)
     copy = backend.apply(CLONE, (tangent,))
-    copy._data = np.lib.stride_tricks.as_strided(memory[offset:], have.shape, primal.strides)
+    copy._data = over(memory, have.shape, have.dtype, offset * have.itemsize, primal.strides)
     copy._data[...] = have
     return copy
 

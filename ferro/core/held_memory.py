@@ -81,9 +81,7 @@ def copied(data: Any, memo: dict) -> Any:
 
 def _copied_there(data: Any, memo: dict) -> Any:
     """The same of an array of a device."""
-    root, module = data, backend.xp_of(data)
-    while root.base is not None:
-        root = root.base
+    root, module = memory_of(data), backend.xp_of(data)
     if not root.flags.forc:
         return data.copy(order="K")
     key = ("the memory of", id(root))

@@ -5,20 +5,18 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import numpy as np
-
-from ferro.core.backend import HOST
+from ferro.core.backend import HOST, SERVING
 from ferro.core.naming import called
 from ferro.cpu import layouts
-from ferro.cpu.layouts import BATCHES, CHANNELS, DENSE, FIRST, IMAGES, ITERATED, joined, moved
-from ferro.cpu.shape import geometry, reach, storage_bytes
+from ferro.cpu.layouts import BATCHES, CHANNELS, DENSE, FIRST, IMAGES, ITERATED
+from ferro.cpu.shape import geometry, over, reach, storage_bytes
 from ferro.cpu.structure import filled
 
 # Rules for the `layout` of an Op, and where the elements of an array of any backend lie in its storage.
 __all__ = ["BATCHES", "CHANNELS", "DENSE", "FIRST", "IMAGES", "ITERATED", "arranged", "channels_last", "channels_last_3d",
-           "contiguous_format", "filled", "geometry", "joined", "layout", "memory_format", "memory_order", "moved", "preserve_format",
-           "reach", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr", "steps", "storage_bytes", "strided",
-           "title"]  # fmt: skip
+           "contiguous_format", "filled", "geometry", "has_memory", "joined", "layout", "memory_format", "memory_order", "moved", "over",
+           "preserve_format", "reach", "sparse_bsc", "sparse_bsr", "sparse_coo", "sparse_csc", "sparse_csr", "steps", "storage_bytes",
+           "strided", "title"]  # fmt: skip
 
 
 class Named:
@@ -83,15 +81,34 @@ def steps(name: str, shape: tuple, memory_format: Any = None) -> tuple[int, ...]
     return tuple(found)
 
 
+def has_memory(array: Any) -> bool:
+    """Whether the elements of an array lie in memory as its strides say: of NumPy's, or a device's."""
+    return type(array) is HOST or type(array) in SERVING
+
+
+def moved(x: Any, strides: tuple) -> Any:
+    """The array if its elements lie by these strides (in bytes), else a copy; of a backend that copies so, any other as it is."""
+    if type(x) is HOST:
+        return layouts.moved(x, strides)
+    move = getattr(SERVING.get(type(x)), "moved", None)
+    return x if move is None else move(x, strides)
+
+
+def joined(out: Any, arrays: Any) -> Any:
+    """Arrays that lie one behind the other: channels last if all have them there, else in C order."""
+    if type(out) is HOST:
+        return layouts.joined(out, arrays)
+    if type(out) in SERVING and all(layouts.has_channels_last(a) for a in arrays):
+        return moved(out, layouts.strides_in(layouts.channels_last_order(out.ndim), out.shape, out.itemsize))
+    return out
+
+
 def arranged(name: str, data: Any, like: Any, memory_format: Any = None) -> Any:
     """The content of `data` in the order in memory of a format; without one, or to preserve it, in that of the array `like`."""
     preserved = memory_format is None or memory_format is preserve_format
-    if memory_format is contiguous_format or type(like) is not HOST or (preserved and like.flags.c_contiguous):
+    if memory_format is contiguous_format or not has_memory(like) or (preserved and like.flags.c_contiguous):
         return data
     if preserved:
-        out = layouts.empty(like.shape, data.dtype, layouts.preserved(like, data.itemsize))
-    else:
-        order = memory_order(name, data.ndim, memory_format) or range(data.ndim)
-        out = np.empty([data.shape[d] for d in order], data.dtype).transpose(np.argsort(order))
-    out[...] = data
-    return out
+        return moved(data, layouts.preserved(like, data.itemsize))
+    order = memory_order(name, data.ndim, memory_format) or range(data.ndim)
+    return moved(data, layouts.strides_in(order, data.shape, data.itemsize))

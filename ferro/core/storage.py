@@ -11,9 +11,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ferro.core import backend, dtypes
-from ferro.core.backend import HOST
 from ferro.core.base import TensorBase
-from ferro.core.device import CPU, check, device
+from ferro.core.device import CPU, device, known
 from ferro.core.held_memory import _LENT, copied, mapped, mapping
 from ferro.core.inplace import announce
 from ferro.core.naming import called
@@ -40,27 +39,31 @@ class UntypedStorage(StorageCasts):
 
     _memory: Any  # the array that owns the memory; of a slice, bytes of such an array
     _tensors: WeakValueDictionary  # those that are known to look at it, by their id (== compares elements)
-    is_cuda = is_sparse = is_sparse_csr = False
+    is_sparse = is_sparse_csr = False
 
     def __new__(cls, given: Any = None, *, device: Any = None) -> Self:
-        check(device)
+        to = known(device) if device is not None else CPU
+        return cls._around(backend.moved(cls._new(given), to))
+
+    @classmethod
+    def _new(cls, given: Any) -> Any:
         if given is None:
-            return cls._around(np.empty(0, np.uint8))
+            return np.empty(0, np.uint8)
         if isinstance(given, UntypedStorage):
-            return cls._around(given._memory)
+            return given._memory
         if isinstance(given, (int, np.integer)):
             if given < 0:
                 raise RuntimeError(
                     f"{_name(cls)}(): Trying to create a storage with negative size: {given} bytes were asked for"
                 )
-            return cls._around(np.zeros(int(given), np.uint8))
+            return np.zeros(int(given), np.uint8)
         try:
             items = list(given)
         except TypeError:
             raise TypeError(
                 f"{_name(cls)}(): expected a number of bytes or a sequence of numbers, got {type(given).__name__}"
             ) from None
-        return cls._around(np.array([_byte(cls, item, given) for item in items], np.uint8))
+        return np.array([_byte(cls, item, given) for item in items], np.uint8)
 
     @classmethod
     def _around(cls, memory: Any) -> Self:
@@ -84,7 +87,7 @@ class UntypedStorage(StorageCasts):
 
     def nbytes(self) -> int:
         """The number of bytes."""
-        return len(self.bytes())
+        return self.bytes().size
 
     size = __len__ = nbytes
 
@@ -104,11 +107,16 @@ class UntypedStorage(StorageCasts):
     @property
     def device(self) -> device:
         """Where the memory is."""
-        return CPU
+        return backend.device_of(self._memory)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the memory is a GPU's."""
+        return self.device.type == "cuda"
 
     def get_device(self) -> int:
-        """The number of the GPU: -1, since the memory is on the CPU."""
-        return -1
+        """The number of the GPU; -1 for memory of the CPU."""
+        return -1 if self.device == CPU else self.device.index or 0
 
     def type(self) -> str:
         """The name of the type, as PyTorch has it."""
@@ -124,9 +132,9 @@ class UntypedStorage(StorageCasts):
         return getattr(mapping(self._memory), "filename", None)
 
     def is_shared(self) -> bool:
-        """Whether other processes see what is written: after `share_memory_`, or where a file is mapped and shared."""
+        """Whether other processes see what is written: after `share_memory_`, or in a mapped file that is shared; True on a GPU."""
         found = mapping(self._memory)
-        return getattr(found, "is_shared", False) or getattr(found, "filename", None) is not None
+        return self.device != CPU or getattr(found, "is_shared", False) or getattr(found, "filename", None) is not None
 
     def share_memory_(self) -> Self:
         """Moves the memory to where other processes see what is written, with all tensors that look at it.
@@ -136,7 +144,8 @@ class UntypedStorage(StorageCasts):
         """
         from ferro.core.shared_memory import share
 
-        share(self)
+        if self.device == CPU:  # (of a GPU nothing is to be done, as in PyTorch)
+            share(self)
         return self
 
     def is_pinned(self, device: Any = None) -> bool:
@@ -148,7 +157,7 @@ class UntypedStorage(StorageCasts):
 
     def __repr__(self) -> str:
         rows = "".join([f" {item}\n" for item in self])
-        return f"{rows}[{called('storage.UntypedStorage')}(device=cpu) of size {len(self)}]"
+        return f"{rows}[{called('storage.UntypedStorage')}(device={self.device}) of size {len(self)}]"
 
     def __iter__(self) -> Any:
         return iter(self.tolist())
@@ -191,13 +200,13 @@ class UntypedStorage(StorageCasts):
         held, given = self.bytes(), source.untyped().bytes()
         if len(held) != len(given):
             raise RuntimeError(f"copy_: size does not match, self was {len(held)} bytes but src was {len(given)} bytes")
-        self._written()[...] = given
+        self._written()[...] = backend.moved(given, self.device)
         return self
 
     def _written(self) -> Any:
         """The bytes, which are about to be written."""
         held = self.bytes()
-        if not held.flags.writeable:
+        if not backend.is_writable(held):
             raise RuntimeError("storage: the memory belongs to a read-only NumPy array; clone() the storage first")
         announce(held)
         return held
@@ -225,24 +234,25 @@ class UntypedStorage(StorageCasts):
         return memo[id(self)]
 
     def __reduce__(self) -> tuple:
-        return _rebuilt, (self.bytes().tobytes(),)
+        held = backend.on_host(self.bytes()).tobytes()
+        return _rebuilt, (held,) if self.device == CPU else (held, self.device)
 
     def new(self) -> Self:
         """An empty storage."""
-        return type(self)()
+        return type(self)(device=self.device)
 
     def cpu(self) -> Self:
-        """The storage on the CPU: itself."""
-        return self
+        """The storage on the CPU: itself, or a copy of one that lies elsewhere."""
+        return self.to(device=CPU)
 
     def to(self, *, device: Any, non_blocking: bool = False) -> Self:
-        """The storage on a device, which must be the CPU: itself."""
-        check(device)
-        return self
+        """The storage on a device: itself, or a copy of one that lies elsewhere."""
+        to = known(device) if device is not None else CPU
+        return self if to.type == self.device.type else type(self)._around(backend.moved(self.bytes(), to))
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
         """The storage on a GPU; RuntimeError, where there is none."""
-        return self.to(device="cuda")
+        return self.to(device="cuda" if device is None else device)
 
     def pin_memory(self, device: Any = None) -> Self:
         """Refused: memory is pinned for a GPU, and there is none."""
@@ -257,7 +267,8 @@ class UntypedStorage(StorageCasts):
 
         What NumPy makes of an array holds the array that owns the memory, so references say how many there are.
         """
-        if not self._memory.flags.owndata or type(self._memory) is not HOST or id(self._memory) in _LENT:
+        # (at memory of a GPU more may look than has a reference: streams, graphs that are recorded)
+        if self.device != CPU or not self._memory.flags.owndata or id(self._memory) in _LENT:
             return None
         tensors = [t for t in self._tensors.values() if memory_of(t._data) is self._memory]
         owners, views = 0, {}
@@ -384,6 +395,6 @@ def forget(t: TensorBase) -> None:
         found._tensors.pop(id(t), None)
 
 
-def _rebuilt(held: bytes) -> UntypedStorage:
+def _rebuilt(held: bytes, on: device = CPU) -> UntypedStorage:
     """A pickled storage."""
-    return UntypedStorage._around(np.frombuffer(held, np.uint8).copy())
+    return UntypedStorage._around(backend.moved(np.frombuffer(held, np.uint8).copy(), known(on)))

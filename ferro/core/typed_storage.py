@@ -7,8 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from ferro.core import dtypes
-from ferro.core.device import known
+from ferro.core import backend, dtypes
 from ferro.core.dtypes import FOLLOWERS, type_name
 from ferro.core.notices import warn_once
 from ferro.core.storage import UntypedStorage
@@ -32,7 +31,7 @@ class TypedStorage(StorageCasts):
     - `*args` (int or sequence): a number of elements, or the elements
     - `wrap_storage` (UntypedStorage, default None): memory that is there
     - `dtype` (dtype, default None): of the elements; None: the default dtype
-    - `device` (device, default None): only "cpu" (else RuntimeError)
+    - `device` (device, default None): where the memory is; None: the CPU
 
     Example::
 
@@ -43,12 +42,10 @@ class TypedStorage(StorageCasts):
 
     dtype: dtypes.dtype
     _untyped_storage: UntypedStorage
-    is_cuda = is_sparse = False
+    is_sparse = False
 
     def __new__(cls, *args: Any, wrap_storage: Any = None, dtype: Any = None, device: Any = None) -> Any:
         deprecated()
-        if device is not None and (asked := known(device)).type != "cpu":
-            raise RuntimeError(f"TypedStorage: its memory is that of the CPU, not of {str(asked)!r}: use tensor.to()")
         if dtype is None and wrap_storage is None:
             dtype = dtypes.default()
         if not isinstance(dtype, dtypes.dtype):
@@ -58,7 +55,8 @@ class TypedStorage(StorageCasts):
                 if dtype is None
                 else f"Argument 'dtype' must be torch.dtype, not {type(dtype)}",
             )
-        return _made(cls, args, wrap_storage, dtype)
+        made = _made(cls, args, wrap_storage, dtype)
+        return made if device is None else made.to(device=device)
 
     @classmethod
     def _around(cls, untyped: UntypedStorage, dtype: dtypes.dtype) -> Self:
@@ -110,8 +108,13 @@ class TypedStorage(StorageCasts):
         return self._untyped_storage.filename
 
     def get_device(self) -> int:
-        """The number of the GPU: -1, since the memory is on the CPU."""
-        return -1
+        """The number of the GPU; -1 for memory of the CPU."""
+        return self._untyped_storage.get_device()
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the memory is a GPU's."""
+        return self._untyped_storage.is_cuda
 
     def type(self, dtype: Any = None) -> Any:
         """The name of the old class of this dtype, ``'torch.FloatStorage'``; with a dtype or such a name, a copy as that."""
@@ -146,7 +149,7 @@ class TypedStorage(StorageCasts):
 
     def __repr__(self) -> str:
         rows = "".join([f" {item}\n" for item in self.tolist()])
-        return f"{rows}[ferro.storage.TypedStorage(dtype={self.dtype}, device=cpu) of size {len(self)}]"
+        return f"{rows}[ferro.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
 
     def __iter__(self) -> Any:
         return iter(self.tolist())
@@ -175,7 +178,7 @@ class TypedStorage(StorageCasts):
             index = element_index(self, index, len(self))
         value = elements(value) if isinstance(value, (TypedStorage, UntypedStorage)) else np.asarray(value)
         self._untyped_storage._written()
-        elements(self)[index] = value.astype(self.dtype.np)
+        elements(self)[index] = backend.moved(value.astype(self.dtype.np), self.device)
 
     def fill_(self, value: Any) -> Self:
         """Writes one number to every element."""
@@ -206,20 +209,20 @@ class TypedStorage(StorageCasts):
 
     def new(self) -> Self:
         """An empty storage of the same dtype."""
-        return self._around(UntypedStorage(), self.dtype)
+        return self._around(self._untyped_storage.new(), self.dtype)
 
     def cpu(self) -> Self:
-        """The storage on the CPU: itself."""
-        return self
+        """The storage on the CPU: itself, or a copy of one that lies elsewhere."""
+        return self.to(device="cpu")
 
     def to(self, *, device: Any, non_blocking: bool = False) -> Self:
-        """The storage on a device, which must be the CPU: itself."""
-        self._untyped_storage.to(device=device)
-        return self
+        """The storage on a device: itself, or a copy of one that lies elsewhere."""
+        moved = self._untyped_storage.to(device=device)
+        return self if moved is self._untyped_storage else self._around(moved, self.dtype)
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
         """The storage on a GPU; RuntimeError, where there is none."""
-        return self.to(device="cuda")
+        return self.to(device="cuda" if device is None else device)
 
     def pin_memory(self, device: Any = None) -> Self:
         """Refused: memory is pinned for a GPU, and there is none."""
@@ -286,7 +289,7 @@ def _made(cls: type, args: tuple, wrap_storage: Any, dtype: dtypes.dtype) -> Typ
     if isinstance(given, str):
         raise TypeError(f"{cls.__name__}: new(): invalid data type 'str'")
     if isinstance(given, (TypedStorage, UntypedStorage)):
-        return TypedStorage._of(np.array(elements(given)).astype(d), dtype)
+        return TypedStorage._of(elements(given).astype(d), dtype)
     if not isinstance(given, (list, tuple, range)):
         error = _refused(cls, f"Argument type not recognized: {type(given)}")
         raise TypeError(str(error))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.kernels.entries import with_entry
+from ferro.cpu.shape import strided
 from ferro.native.entries import fallback
 
 ndarray = np.ndarray
@@ -49,7 +50,7 @@ def moved(x: Any, strides: tuple) -> Any:
     if x.strides == strides or not x.size:
         return x
     if all(a == b or n == 1 for a, b, n in zip(x.strides, strides, x.shape, strict=True)):
-        return np.lib.stride_tricks.as_strided(x, x.shape, strides, writeable=x.flags.writeable)
+        return strided(x, x.shape, strides)
     out = empty(x.shape, x.dtype, strides)
     out[...] = x
     return out

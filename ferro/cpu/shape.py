@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided as _as_strided
@@ -208,8 +209,23 @@ def bit_view(x: Any, dtype: Any) -> Any:
 # -- strides over the storage ------------------------------------------------------------------------------------------
 
 
+class Places(NamedTuple):
+    """Functions of arrays of another backend, by which it is known where they lie in its memory: those of this file, and `over`."""
+
+    geometry: Callable
+    storage_bytes: Callable
+    memory_of: Callable
+    memory_bytes: Callable
+    over: Callable
+
+
+GEOMETRIES: dict[type, Places] = {}  # by the type of arrays
+
+
 def memory_of(x: Any) -> Any:
     """The array that owns the memory x lies in, or the outermost that is known."""
+    if type(x) in GEOMETRIES:
+        return GEOMETRIES[type(x)].memory_of(x)
     while True:
         base = x.base
         if not isinstance(base, np.ndarray):  # NumPy's as_strided hides the array in an object of its own
@@ -223,14 +239,10 @@ def _address(x: Any) -> int:
     return x.__array_interface__["data"][0]
 
 
-# By the type of another backend's arrays: functions of one that give its `geometry` and its `storage_bytes`.
-GEOMETRIES: dict[type, tuple[Any, Any]] = {}
-
-
 def geometry(x: Any) -> tuple[tuple, tuple, int]:
     """Shape, strides and offset in the storage of x, counted in elements."""
     if type(x) in GEOMETRIES:
-        return GEOMETRIES[type(x)][0](x)
+        return GEOMETRIES[type(x)].geometry(x)
     if type(x) is not np.ndarray and hasattr(x, "geometry"):  # an array of another backend
         return x.geometry()
     return x.shape, strides_of(x), (_address(x) - _address(memory_of(x))) // x.dtype.itemsize
@@ -254,7 +266,7 @@ def strides_of(x: Any) -> tuple:
 def storage_bytes(x: Any) -> int:
     """The number of bytes of the storage of x."""
     if type(x) in GEOMETRIES:
-        return GEOMETRIES[type(x)][1](x)
+        return GEOMETRIES[type(x)].storage_bytes(x)
     if type(x) is not np.ndarray and hasattr(x, "storage_bytes"):
         return x.storage_bytes()
     root = memory_of(x)
@@ -263,10 +275,19 @@ def storage_bytes(x: Any) -> int:
 
 def memory_bytes(root: Any) -> Any:
     """All bytes of the memory of an array that owns it, as an array that shares them."""
+    if type(root) in GEOMETRIES:
+        return GEOMETRIES[type(root)].memory_bytes(root)
     if root.flags.forc:
         return np.ndarray((root.nbytes,), np.uint8, root)
     first = root[(slice(0, 1),) * root.ndim].reshape(1).view(np.uint8)
     return _as_strided(first, (storage_bytes(root),), (1,))
+
+
+def over(held: Any, shape: tuple, dtype: Any, start: int, strides: tuple) -> Any:
+    """The array of a dtype, a shape and strides (in bytes) that looks at bytes from the one numbered `start` on."""
+    if type(held) in GEOMETRIES:
+        return GEOMETRIES[type(held)].over(held, shape, dtype, start, strides)
+    return np.ndarray(shape, dtype, held, start, strides)
 
 
 def reach(size: tuple, stride: tuple, offset: int) -> int:

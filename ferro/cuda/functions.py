@@ -11,7 +11,7 @@ from ferro import cpu, xp
 from ferro.core import backend
 from ferro.core.owners import UNSHARED
 from ferro.cpu import shape
-from ferro.cuda import kernels, layouts, own, own_images, own_linalg, own_sparse, own_variance, pinned, pool
+from ferro.cuda import kernels, layouts, order, own, own_images, own_linalg, own_sparse, own_variance, pinned, pool
 from ferro.cuda.by_hand import (
     attention,
     batch_norms,
@@ -116,11 +116,26 @@ class Functions:
 
     @staticmethod
     def from_host(array: Any) -> Any:
-        """A copy of a NumPy array on the GPU."""
-        return cupy().asarray(array)
+        """A copy of a NumPy array on the GPU, in the same order of dimensions."""
+        return order.same_order(cupy().asarray, array)
+
+    @staticmethod
+    def moved(array: Any, strides: tuple) -> Any:
+        """The array if its elements lie by these strides (in bytes), else a copy."""
+        return order.moved(array, strides)
 
     address = staticmethod(layouts.address)
-    from_pinned, pinned, is_pinned = map(staticmethod, (pinned.from_pinned, pinned.pinned, pinned.is_pinned))
+    is_pinned = staticmethod(pinned.is_pinned)
+
+    @staticmethod
+    def pinned(array: Any) -> Any:
+        """A copy of a NumPy array in pinned memory, in the same order of dimensions; itself if it lies there."""
+        return array if pinned.is_pinned(array) else order.same_order(pinned.pinned, array)
+
+    @staticmethod
+    def from_pinned(array: Any) -> Any:
+        """A copy of a NumPy array on the GPU, in the same order of dimensions, which nobody waits for if the array is pinned."""
+        return order.same_order(pinned.from_pinned, array)
 
     @staticmethod
     def is_recording() -> bool:
@@ -131,19 +146,25 @@ class Functions:
 
     @staticmethod
     def to_host(array: Any) -> Any:
-        """A copy of an array of the GPU in NumPy's."""
+        """A copy of an array of the GPU in NumPy's, in the same order of dimensions."""
         waits("a copy to the CPU")
-        return array.get()
+        return order.same_order(lambda given: given.get(), array)
 
     @staticmethod
     def from_dlpack(array: Any, copy: bool | None) -> Any:
-        """The array of another library, in its memory."""
-        return cupy().from_dlpack(array, copy=copy)
+        """The array of another library, or in a capsule, in its memory."""
+        asked = {"copy": False} if copy is False and hasattr(array, "__dlpack_device__") else {}
+        found = cupy().from_dlpack(array, **asked)
+        return layouts.copied(found) if copy else found  # (CuPy makes no copies of memory of a GPU)
 
     @staticmethod
     def from_interface(array: Any) -> Any:
         """The same of an array with ``__cuda_array_interface__``."""
         return cupy().asarray(array)
+
+    def whole(self, op: Any) -> Any:
+        """The function that computes an operation; None for its forward function."""
+        return order.whole(op, self)
 
     @staticmethod
     def record_stream(tensor: Any, stream: Any) -> None:
@@ -225,6 +246,7 @@ def register() -> None:
     if backend.module_of(array) is not None:
         return
     pool.install()
-    shape.GEOMETRIES[array] = (layouts.geometry, layouts.storage_bytes)
+    named_so = (layouts.geometry, layouts.storage_bytes, layouts.memory_of, layouts.memory_bytes, layouts.over)
+    shape.GEOMETRIES[array] = shape.Places(*named_so)
     UNSHARED[array] = layouts.is_unshared
     backend.register(array, functions)

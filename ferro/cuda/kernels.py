@@ -1,7 +1,8 @@
 """Elementwise functions of a GPU, one launch each: the kernel that printer.py prints from the formula, compiled when first called.
 
-A kernel takes floats of one dtype, complex ones if its functions have them, of any shapes that can be broadcast and any strides. For
-other arguments (integers, several dtypes) the formula is computed step by step, as every formula is that has no expression.
+A kernel takes floats of one dtype, complex ones if its functions have them, of any shapes that can be broadcast and any strides; its
+result lies in memory as they do (order.py). For other arguments (integers, several dtypes) the formula is computed step by step, as
+every formula is that has no expression.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy as np
 from ferro import xp
 from ferro.cuda import layouts
 from ferro.cuda.driver import cupy
+from ferro.cuda.order import turned
 from ferro.cuda.printed_complex import COMPLEX_STORED
 from ferro.cuda.printer import PACKED, STORED, text_of
 from ferro.cuda.twins import elementwise_by
@@ -78,10 +80,24 @@ def launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tup
     dtype = first.dtype
     if dtype.name not in KINDS or any(type(a) is not type(first) or a.dtype is not dtype for a in arrays):
         return None
-    flat = all(a.shape == first.shape and a.flags.c_contiguous for a in arrays)
-    kernel = _kernel(key, name, formula, len(arrays), len(numbers), dtype.name, "flat" if flat else "strided")
-    if kernel is None:
+    if _kernel(key, name, formula, len(arrays), len(numbers), dtype.name, "flat") is None:
         return None
+    if _is_flat(arrays):
+        return _launched(key, name, formula, arrays, numbers, True)
+    some = [a for a in arrays if a.ndim]
+    return turned(lambda *given: _launched(key, name, formula, given, numbers, _is_flat(given)), arrays, some)
+
+
+def _is_flat(arrays: tuple) -> bool:
+    """Whether arrays of one shape lie in C order."""
+    shape = arrays[0].shape
+    return all(a.shape == shape and a.flags.c_contiguous for a in arrays)
+
+
+def _launched(key: Any, name: str, formula: Callable, arrays: tuple, numbers: tuple, flat: bool) -> Any:
+    """The same of arrays whose result lies in C order; flat: so do they, in one shape."""
+    first, dtype = arrays[0], arrays[0].dtype
+    kernel = _kernel(key, name, formula, len(arrays), len(numbers), dtype.name, "flat" if flat else "strided")
     shape = first.shape if flat else np.broadcast_shapes(*[a.shape for a in arrays])
     out = cupy().empty(shape, dtype)
     if not out.size:

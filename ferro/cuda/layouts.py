@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import weakref
 from functools import cache
 from sys import getrefcount
 from types import SimpleNamespace
@@ -38,7 +40,24 @@ def copied(x: Any) -> Any:
 
 def strided(x: Any, shape: tuple, strides: tuple, start: int = 0) -> Any:
     """The memory that begins `start` bytes after the first element of x, under another shape and strides (in bytes)."""
-    return cupy().ndarray(shape, x.dtype, x.data + start, strides)
+    return over(x, shape, x.dtype, start, strides)
+
+
+# By the identity of arrays that CuPy takes for owners of their memory, as long as they live: the owner that they view.
+_VIEWED: dict[int, tuple[Any, Any]] = {}
+
+
+def over(held: Any, shape: tuple, dtype: Any, start: int, strides: tuple) -> Any:
+    """The array of a dtype, a shape and strides (in bytes) that looks at the memory of another, from its byte number `start` on."""
+    view = cupy().ndarray(shape, dtype, held.data + start, strides)
+    key = id(view)
+    _VIEWED[key] = weakref.ref(view, lambda _: _VIEWED.pop(key, None)), memory_of(held)
+    return view
+
+
+def empty(shape: tuple, dtype: Any, strides: tuple) -> Any:
+    """A new array without gaps, of these strides."""
+    return cupy().ndarray(shape, dtype, cupy().empty(math.prod(shape), dtype).data, strides)
 
 
 def expand(x: Any, shape: tuple) -> Any:
@@ -53,9 +72,14 @@ def address(x: Any) -> int:
 
 def memory_of(x: Any) -> Any:
     """The array that owns the memory x lies in."""
-    while x.base is not None:
-        x = x.base
-    return x
+    while True:
+        base = x.base
+        if base is None:
+            known = _VIEWED.get(id(x))
+            if known is None:
+                return x
+            base = known[1]
+        x = base
 
 
 def geometry(x: Any) -> tuple[tuple, tuple, int]:
@@ -72,7 +96,7 @@ def storage_bytes(x: Any) -> int:
 
 def memory_bytes(root: Any) -> Any:
     """All bytes of the memory of an array that owns it, as an array that shares them."""
-    return cupy().ndarray((storage_bytes(root),), np.uint8, root.data)
+    return over(root, (storage_bytes(root),), np.uint8, 0, (1,))
 
 
 def is_unshared(array: Any) -> bool:

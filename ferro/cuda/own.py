@@ -62,7 +62,7 @@ def as_strided(x: Any, size: tuple, stride: tuple, offset: int, source: tuple) -
 
         return twin(cpu.as_strided_read)(x, size, stride, offset, source)
     strides = tuple([s * x.itemsize for s in stride])
-    return layouts.strided(memory_of(x), size, strides, 0 if 0 in size else offset * x.itemsize)
+    return layouts.over(memory_of(x), size, x.dtype, 0 if 0 in size else offset * x.itemsize, strides)
 
 
 def new_zeros(x: Any, shape: tuple) -> Any:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from ferro.cpu import array_function
+from ferro.cpu import layouts as rules
 from ferro.cuda import layouts
 from ferro.cuda.numpy_by_cupy import numpy, special
 from ferro.elementwise import Elementwise
@@ -60,7 +61,9 @@ INSTEAD: dict[str, Any] = {
     "ferro.cpu.rows.scalar": lambda value, dtype: dtype.type(value),
     "ferro.cpu.shape._address": layouts.address,
     "ferro.cpu.shape.strided": layouts.strided,
-    "ferro.cpu.layouts.joined": lambda out, arrays: numpy.ascontiguousarray(out),
+    "ferro.cpu.layouts.empty": layouts.empty,
+    "ferro.cpu.layouts._strides": rules._strides,
+    "ferro.cpu.layouts._order": rules._order,
 }
 # Thresholds between ways of the CPU: from how many elements on the second is taken.
 THRESHOLDS = {

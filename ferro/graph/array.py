@@ -33,7 +33,7 @@ from ferro.graph.functions import (
     gradient,
     resolved,
 )
-from ferro.graph.there import device_name, shares
+from ferro.graph.there import device_name, forward_of, shares
 
 
 class Traced:
@@ -287,7 +287,7 @@ class Functions:
 
     def whole(self, op: Op) -> Any:
         """An operation as one node."""
-        function = eager(op) if self.module is cpu else partial(op.forward, self.module)
+        function = eager(op) if self.module is cpu else forward_of(op, self.module)
         return lambda *args: called(op.name, function, *args, itself=False)
 
     def large_formulas(self, plan: Any) -> tuple:

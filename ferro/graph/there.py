@@ -88,6 +88,11 @@ def _pieces(library: Any) -> Callable:
     return pieces
 
 
+def forward_of(op: Any, module: Any) -> Callable:
+    """The function of arrays and parameters by which eager computes an operation there."""
+    return backend.whole(module, op) or partial(op.forward, module)
+
+
 def _unless_recorded(module: Any, check: Callable) -> Callable:
     """A question to the data, which is not asked while a CUDA graph is recorded: nothing is computed then."""
 
@@ -112,7 +117,7 @@ def function_there(name: str, device: str, here: Callable | None) -> Callable | 
     """The function of a node on a device, `here` being that of the CPU; None if there is none of that name."""
     module, op = DEVICE_BACKENDS[device], OPS.get(name)
     if op is not None:
-        return partial(op.forward, module)
+        return forward_of(op, module)
     space, _, rest = name.partition(".")
     if name == "xp.from_host":
         return module.from_host

@@ -201,7 +201,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
             f"have already constructed a tensor from it once. Given: {type(ext_tensor).__name__}"
         )
     where = getattr(ext_tensor, "__dlpack_device__", None)
-    if where is not None and int(where()[0]) not in _HOST_KINDS:
+    kind = capsules.kind_of(ext_tensor).value if name is not None else 1 if where is None else int(where()[0])
+    if kind not in _HOST_KINDS:
         data = backend.on_device("from_dlpack").from_dlpack(ext_tensor, copy)
     else:
         data = dtypes.own(capsules.taken(ext_tensor, copy))

@@ -78,9 +78,10 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None, out: Tensor | No
         if shape == (0,):
             return _cat_without_empty(xs, dim if axis is None else axis, out)
         d = one_dim("cat", len(shape), dim if axis is None else axis)
-        place = (*shape[:d], len(xs) * shape[d], *shape[d + 1 :])
-        if out is not None and joined_into(out, xs, d, place, "cat(out=)") is not None:
-            return out
+        if out is not None and shape:
+            place = (*shape[:d], len(xs) * shape[d], *shape[d + 1 :])
+            if joined_into(out, xs, d, place, "cat(out=)") is not None:
+                return out
         result = joined(CAT, xs, d)
         if len(shape) > 3 and not xs[0]._data.flags.c_contiguous:  # (small ones come from machine code, in C order)
             result._data = laid_as(result._data, [x._data for x in xs])

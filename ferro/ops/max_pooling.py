@@ -13,7 +13,7 @@ from ferro.core.apply import apply
 from ferro.core.base import wrap
 from ferro.core.casting import in_full_precision
 from ferro.core.dtypes import INEXACT
-from ferro.core.layout import CHANNELS, channels_last_3d
+from ferro.core.layout import CHANNELS, channels_last_3d, has_memory
 from ferro.core.op import Op
 from ferro.core.samples import Arg, Sample, declare, permuted, singular
 from ferro.ops.pooling_arguments import (
@@ -52,7 +52,7 @@ def _max_pool(
     found = windows(name, n, x._data.shape[-n - 1], shape, *given, ceil_mode)
     if max(found[4]) > 1 and _beside(shape, found):
         return _max_with_padding(x, shape, found)
-    if n == 3 and type(x._data) is np.ndarray and _volume_with_channels_last(x._data):
+    if n == 3 and has_memory(x._data) and _volume_with_channels_last(x._data):
         batch = x.unsqueeze(0).clone(memory_format=channels_last_3d)
         return tuple([t.squeeze(0) for t in apply(MAX_POOL, (batch,), found)])
     return apply(MAX_POOL, (x,), found)

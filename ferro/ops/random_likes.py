@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.layout import arranged, moved
+from ferro.core.layout import arranged, has_memory, moved
 from ferro.core.random import stream_of
 from ferro.ops.creation import placed
 from ferro.ops.random import check_continuous, in_memory_order, rand, randn, whole_bounds
@@ -31,7 +31,7 @@ def _like(
     """What make(stream, shape, dtype, order) draws in the shape, and unless others are asked for in the dtype and order, of `input`."""
     x = input._data
     d = x.dtype if dtype is None else dtypes.to_numpy(dtype)
-    plain_order = type(x) is not np.ndarray or (memory_format is None and x.flags.c_contiguous)
+    plain_order = not has_memory(x) or (memory_format is None and x.flags.c_contiguous)
     target = x if plain_order else arranged(name, np.empty(x.shape, d), x, memory_format)
     where = input.device if device is None else device
     numbers = stream_of(generator, x if device is None else device)

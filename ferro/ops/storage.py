@@ -12,14 +12,23 @@ import numpy as np
 from ferro.core import device as _device
 from ferro.core.apply import apply
 from ferro.core.arguments import need_tensor, sizes
-from ferro.core.backend import accelerator, address, beside, is_host, is_pinned, xp_of
+from ferro.core.backend import accelerator, address, beside, is_host, is_pinned, new_array, xp_of
 from ferro.core.base import LEAF, Version, bump, is_inference, meta_of, new
 from ferro.core.determinism import unset, unset_array
 from ferro.core.dtypes import FROM_NUMPY, default, to_numpy
 from ferro.core.held_memory import is_lent
 from ferro.core.history import history
 from ferro.core.inplace import check
-from ferro.core.layout import channels_last, channels_last_3d, geometry, preserve_format, reach, steps, storage_bytes
+from ferro.core.layout import (
+    channels_last,
+    channels_last_3d,
+    geometry,
+    over,
+    preserve_format,
+    reach,
+    steps,
+    storage_bytes,
+)
 from ferro.core.mode import is_grad_enabled, is_inference_mode_enabled
 from ferro.core.node import next_sequence
 from ferro.core.primitives import PIN
@@ -76,6 +85,15 @@ def _may_set(self: Any, source: Any) -> None:
             )
     elif is_inference(self):
         check(self, "set_", writes=False)
+
+
+def _same_device(self: Any, source: Any) -> None:
+    """Refuses the memory of another device."""
+    if source.device != self.device:
+        raise RuntimeError(
+            f'Attempted to set the storage of a tensor on device "{self.device}" to a storage on different device "{source.device}".  '
+            "This is no longer allowed; the devices must match."
+        )
 
 
 def is_storage(obj: Any) -> bool:
@@ -262,12 +280,14 @@ class StorageMethods:
         if isinstance(source, (UntypedStorage, TypedStorage)):
             return self._set_storage(source, storage_offset, size, stride)
         if source is None:
-            data = np.empty(0, self._data.dtype)
+            data = new_array(self._data, (0,), np.empty, self._data.dtype)
         else:
             data = need_tensor("set_", "source", source)._data
         if data.dtype is not self._data.dtype:
             raise RuntimeError(f"set_: Could not set tensor of type {source.dtype} to a tensor of type {self.dtype}")
         _may_set(self, source)
+        if source is not None:
+            _same_device(self, source)
         if size is not None:
             shape = sizes("set_", (size,))
             strides = steps("set_", shape) if stride is None else sizes("set_", (stride,))
@@ -278,6 +298,7 @@ class StorageMethods:
     def _set_storage(self: Any, storage: Any, offset: int, size: Any, stride: Any) -> Tensor:
         """set_ to a storage; of one that tensors know already, the tensor becomes one more of them."""
         d = self._data.dtype
+        _same_device(self, storage)
         there = len(elements_as("set_", storage, d))
         _may_set(self, None)
         shape = (there,) if size is None else sizes("set_", (size,))
@@ -297,7 +318,7 @@ class StorageMethods:
                 )
             storage.untyped().resize_(need * d.itemsize)
         held, start = elements_as("set_", storage, d), offset * d.itemsize if 0 not in shape else 0
-        _move(self, np.ndarray(shape, d, held.view(np.uint8), start, [s * d.itemsize for s in strides]), "set_")
+        _move(self, over(held.view(np.uint8), shape, d, start, tuple([s * d.itemsize for s in strides])), "set_")
         return self
 
     def is_set_to(self: Any, tensor: Tensor) -> bool:

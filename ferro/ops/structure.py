@@ -6,13 +6,11 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ferro.core import backend, dtypes
 from ferro.core import device as _device
 from ferro.core.apply import apply, unary
 from ferro.core.base import TensorBase
-from ferro.core.layout import moved, preserve_format, steps
+from ferro.core.layout import has_memory, moved, preserve_format, steps
 from ferro.core.origins import note
 from ferro.core.primitives import CAST, CLONE, TO_DEVICE
 
@@ -39,7 +37,7 @@ def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     found = input.contiguous(memory_format=memory_format)
     if found is input:
         found = unary(CLONE, input)
-    if type(found._data) is np.ndarray:  # the strides of dimensions of one element, too
+    if has_memory(found._data):  # the strides of dimensions of one element, too
         found._data = moved(found._data, _strides(found, memory_format))
     return found
 
@@ -53,7 +51,7 @@ def _formatted(x: Any, memory_format: Any) -> Any:
     """The tensor, or a copy in a memory format if its strides are others."""
     if memory_format in (None, preserve_format):
         return x
-    if type(x._data) is np.ndarray and x._data.strides == _strides(x, memory_format):
+    if has_memory(x._data) and x._data.strides == _strides(x, memory_format):
         return x
     return clone(x, memory_format=memory_format)
 

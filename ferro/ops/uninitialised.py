@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.arguments import sizes, with_size
 from ferro.core.determinism import unset, unset_array
-from ferro.core.layout import contiguous_format, memory_order, strided
-from ferro.ops.creation import MOST_BYTES, _filled, _sparse, chosen_dtype, finish, full_like, refuse_shape
+from ferro.core.device import known, wanted
+from ferro.core.layout import contiguous_format, memory_order, over, strided
+from ferro.ops.creation import MOST_BYTES, _filled, _sparse, chosen_dtype, finish, full_like, placed, refuse_shape
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -106,8 +107,10 @@ def empty_strided(
         raise RuntimeError(
             f"empty_strided: Storage size calculation overflowed with sizes={list(size)} and strides={list(stride)}"
         )
-    a = np.lib.stride_tricks.as_strided(unset_array(max(extent, 1), d), size, [s * d.itemsize for s in stride])
-    return finish("empty_strided", a, requires_grad, device)
+    to = wanted(device)
+    memory = unset_array(max(extent, 1), d)
+    memory = memory if to is None else backend.moved(memory, known(to))
+    return placed("empty_strided", over(memory, size, d, 0, tuple([s * d.itemsize for s in stride])), requires_grad)
 
 
 def empty_permuted(

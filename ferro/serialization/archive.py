@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ferro.core import backend
 from ferro.serialization.options import is_shared
 
 ALIGNMENT = 64  # bytes: where the data of a record begin, as PyTorch writes them
@@ -93,6 +94,11 @@ class Archive:
 
 def fill(file: Any, held: Any, name: str) -> None:
     """Read as many bytes as an array holds. RuntimeError if there are fewer."""
+    if not backend.is_host(held):  # (of a device: by way of the processor)
+        read = np.empty(len(held), np.uint8)
+        fill(file, read, name)
+        held[...] = backend.beside(held, read)
+        return
     memory = memoryview(held)
     into = getattr(file, "readinto", None)
     done = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from ferro.core import backend
 from ferro.core.device import TYPES, device
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage
@@ -39,6 +40,16 @@ def _on_cpu(storage: Any, location: str) -> Any:
     return storage if location == "cpu" else None
 
 
+def _tag_of_gpu(storage: Any) -> str | None:
+    return str(storage.device) if storage.is_cuda else None
+
+
+def _on_gpu(storage: Any, location: str) -> Any:
+    """The storage on the GPU that a tag names; None for another tag, and where there is no GPU."""
+    module = backend.accelerator() if location.partition(":")[0] == "cuda" else None
+    return None if module is None else storage.to(device=location)
+
+
 def _elsewhere(storage: Any, location: str) -> Any:
     """RuntimeError for the devices that PyTorch knows and this machine or ferro has not."""
     kind = location.partition(":")[0]
@@ -56,11 +67,12 @@ def _elsewhere(storage: Any, location: str) -> Any:
 
 
 register_package(10, lambda storage: "cpu" if storage.device.type == "cpu" else None, _on_cpu)
+register_package(20, _tag_of_gpu, _on_gpu)
 register_package(90, lambda storage: None, _elsewhere)
 
 
 def location_tag(storage: Any) -> str:
-    """The tag of a storage's device in a file: 'cpu'. RuntimeError for what is no storage."""
+    """The tag of a storage's device in a file: 'cpu', 'cuda:0'. RuntimeError for what is no storage."""
     if isinstance(storage, (UntypedStorage, TypedStorage)):
         for _, tagger, _ in _PACKAGES:
             if (tag := tagger(storage)) is not None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.device import device
 from ferro.core.storage import UntypedStorage, storage_around
 from ferro.core.typed_storage import TypedStorage
@@ -44,7 +44,7 @@ def load(
     - `f` (path or file): a binary file must be able to seek; a path that ends in ".safetensors" is read by
       `ferro.utils.safetensors`
     - `map_location` (device, str, dict or callable, default None): where the tensors go: a device, its name, a
-      dictionary of names, or a function (storage, location) that returns a storage or None; those of a GPU need "cpu"
+      dictionary of names, or a function (storage, location) that returns a storage or None; those of a GPU need "cpu" where there is none
     - `pickle_module` (module, default None): has an Unpickler, for weights_only=False
     - `weights_only` (bool, default None): True (None too) reads tensors, plain containers and what `add_safe_globals`
       names, and executes nothing: the file may be anybody's. False takes any class, whose code then runs: only for
@@ -364,7 +364,7 @@ def _load_legacy(opened: Any, restore: Any, unpickler: Any) -> Any:
             )
         fill(file, memory, f"storage {key}")
         if little != (sys.byteorder == "little"):
-            memory[...] = _swapped(memory, dtype)
+            memory[...] = backend.beside(memory, _swapped(backend.on_host(memory), dtype))
     if postponed:  # once more, now that the numbers are there
         opened.seek(place)
         result = next_pickle()

@@ -7,12 +7,10 @@ import pickle
 from collections import Counter, OrderedDict
 from typing import Any
 
-import numpy as np
-
 from ferro.core import dtypes
 from ferro.core.base import LEAF, wrap
 from ferro.core.device import device
-from ferro.core.layout import Named, sparse_coo, sparse_csc, sparse_csr, strided
+from ferro.core.layout import Named, over, sparse_coo, sparse_csc, sparse_csr, strided
 from ferro.core.size import Size
 from ferro.core.storage import UntypedStorage
 from ferro.core.typed_storage import TypedStorage
@@ -77,11 +75,11 @@ def _view(
         )
     if 0 in size and offset * item > len(memory):
         offset = 0
-    data = np.ndarray(tuple(size), dtype.np, memory, offset * item, [s * item for s in stride])
+    data = over(memory, tuple(size), dtype.np, offset * item, tuple([s * item for s in stride]))
     if isinstance(metadata, dict) and metadata.get(
         "conj"
     ):  # PyTorch's lazy conjugates and negatives: here they are numbers
-        data = np.conj(data)
+        data = data.conj()
     if isinstance(metadata, dict) and metadata.get("neg"):
         data = -data
     if requires_grad and not (dtype.is_floating_point or dtype.is_complex):

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ferro._overriding import Overridable
-from ferro.core import dtypes
+from ferro.core import backend, dtypes
 from ferro.core.device import device
 from ferro.core.layout import Named, sparse_coo, sparse_csr, strided
 from ferro.core.return_types import ReturnType
@@ -59,6 +59,7 @@ class _Memory(NamedTuple):
     key: str
     kind: _Name
     count: int
+    location: str
 
 
 _PythonPickler: Any = pickle._Pickler  # type: ignore[attr-defined] # (the one in C imports what it writes the name of)
@@ -100,7 +101,7 @@ class _Writing:
         elif isinstance(obj, UntypedStorage):
             obj = self._record(obj._memory, None)
         if isinstance(obj, _Memory):
-            pid = ("storage", obj.kind, obj.key, "cpu", obj.count)
+            pid = ("storage", obj.kind, obj.key, obj.location, obj.count)
             return (*pid, None) if self.legacy else pid
         return None
 
@@ -156,9 +157,9 @@ class _Writing:
         name = STORAGE_OF.get(dtype)
         kind = _torch("UntypedStorage", "torch.storage") if name is None else _torch(name)
         if id(root) not in self.records:
-            held = memory_bytes(root)
+            held, location = backend.on_host(memory_bytes(root)), str(backend.device_of(root))
             count = held.nbytes if name is None else held.nbytes // dtype.itemsize
-            self.records[id(root)] = _Memory(str(len(self.records)), kind, count), root, held
+            self.records[id(root)] = _Memory(str(len(self.records)), kind, count, location), root, held
         memory = self.records[id(root)][0]
         if memory.kind is not kind:
             raise RuntimeError(

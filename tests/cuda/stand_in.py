@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 import scipy.special
 
+from ferro.core import capsules
 from tests.cuda import emulated, stand_in_blas, stand_in_device, stand_in_nccl
 from tests.cuda.stand_in_device import DEVICE
 
@@ -171,7 +172,7 @@ class Array:
             return self.near[_index(self.near, key)]
 
         found = work()
-        if np.may_share_memory(found, self.near):
+        if _shares(np.asarray(found), self.near):
             return _view(self, np.asarray(found))
         here(self)
         for k in key if isinstance(key, tuple) else (key,):
@@ -233,9 +234,11 @@ class Array:
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
     ) -> Any:
         assert stream is None or type(stream) is int
-        if stream is None:  # (who knows no streams takes no memory of a device, as NumPy)
-            raise BufferError("Unsupported device in DLTensor.")
-        return self.near.__dlpack__(max_version=max_version, copy=copy)
+        if copy:
+            raise BufferError("copy=True only supported for copy to CPU.")
+        capsule = self.near.__dlpack__(max_version=max_version, copy=copy)
+        capsules.kind_of(capsule).value = 2  # (which NumPy does not take)
+        return capsule
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -253,7 +256,7 @@ class Array:
         """A copy in NumPy's memory, for which the host waits."""
         _accessed(self, False)
         stand_in_device.current().synchronize()
-        return np.array(self.near)
+        return np.array(self.near, order="C")
 
 
 def _read(array: Array) -> np.ndarray:
@@ -266,6 +269,11 @@ def _root(near: np.ndarray) -> np.ndarray:
     while isinstance(near.base, np.ndarray) or isinstance(getattr(near.base, "base", None), np.ndarray):
         near = near.base if isinstance(near.base, np.ndarray) else near.base.base
     return near
+
+
+def _shares(found: np.ndarray, near: np.ndarray) -> bool:
+    """Whether an array is a view of another, of nothing too."""
+    return np.may_share_memory(found, near) or (not found.size and _root(found) is _root(near))
 
 
 def _bytes_from(pointer: Pointer) -> np.ndarray:
@@ -342,6 +350,8 @@ def _changed(array: Array, work: Callable) -> None:
 
 def _view(of: Array, near: np.ndarray) -> Array:
     made = object.__new__(Array)
+    if not near.flags.writeable:  # (what is expanded may be written there)
+        near.flags.writeable = True
     made.near, made.owner = near, of.owner
     made.base = of if of.base is None else of.base if isinstance(of.base, Array) else of
     return made
@@ -388,7 +398,8 @@ def _passed(name: str, function: Callable) -> Callable:
             assert not unknown, f"{name} has no parameters {sorted(unknown)}: {known}"
 
         def work() -> Any:
-            return function(*here(args), **{k: here(v) for k, v in kwargs.items()})
+            with np.errstate(all="ignore"):  # (a GPU warns of nothing)
+                return function(*here(args), **{k: here(v) for k, v in kwargs.items()})
 
         found = work()
         for a in (*args, *kwargs.values()):
@@ -401,7 +412,7 @@ def _passed(name: str, function: Callable) -> Callable:
             type(first) is Array
             and isinstance(found, np.ndarray)
             and found.base is not None
-            and np.may_share_memory(found, first.near)
+            and _shares(found, first.near)
         ):
             return _view(first, found)
         result = there(found)
@@ -415,9 +426,26 @@ def _passed(name: str, function: Callable) -> Callable:
     return through
 
 
+def _in_c_order(function: Callable) -> Callable:
+    """An elementwise function whose new results lie in C order: seen with CuPy 14.2."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        if kwargs.get("out") is not None:
+            return found
+        if isinstance(found, tuple):
+            return tuple([np.asarray(f, order="C") for f in found])
+        return np.asarray(found, order="C") if isinstance(found, np.ndarray) and found.flags.owndata else found
+
+    return run
+
+
+_KEEPING = frozenset(("copy", "empty_like", "full_like", "ones_like", "zeros_like"))  # the order of what they are given
+
+
 def _operator(name: str, f: Callable) -> Callable:
     """An operator; beside what NumPy's ufuncs know, but CuPy does not, it is the ufunc (so CuPy: see test_names.py)."""
-    through = _passed(f"operator.{name}", f)
+    through = _passed(f"operator.{name}", f if name == "matmul" else _in_c_order(f))
     ufunc = getattr(np, _UFUNCS.get(name, name), None)
 
     def run(*args: Any) -> Any:
@@ -463,12 +491,13 @@ for _name in [
 ]:
     _f = getattr(operator, f"__{_name}__")
     setattr(Array, f"__{_name}__", _operator(_name, _f))
-    setattr(Array, f"__r{_name}__", _passed(f"operator.r{_name}", lambda x, y, f=_f: f(y, x)))
+    setattr(Array, f"__r{_name}__", _passed(f"operator.r{_name}", _in_c_order(lambda x, y, f=_f: f(y, x))))
     _i = getattr(operator, f"__i{_name}__", None)
 
     def _in_place(self: Any, other: Any, f: Any = _i) -> Any:
         def work() -> None:
-            f(self.near, here(other))
+            with np.errstate(all="ignore"):
+                f(self.near, here(other))
 
         work()
         _changed(self, work)
@@ -491,7 +520,7 @@ class Ufunc:
 
     def __init__(self, name: str) -> None:
         self.__name__, self._near = name, getattr(np, name)
-        self._call = _passed(f"operator.{name}", self._near)
+        self._call = _passed(f"operator.{name}", _in_c_order(self._near))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         assert set(kwargs) <= {"out", "dtype", "casting"}, kwargs
@@ -522,7 +551,8 @@ class Module(types.ModuleType):
         if isinstance(given, np.ufunc) and self._behind is np:
             found: Any = Ufunc(name)
         elif callable(given) and not isinstance(given, type):
-            found = _passed(f"{self.__name__}.{name}", given)
+            is_made = self._behind is np and name not in _KEEPING
+            found = _passed(f"{self.__name__}.{name}", _in_c_order(given) if is_made else given)
         else:
             found = given
         self.__dict__[name] = found
@@ -539,19 +569,25 @@ class _Interface:
 class _Exported:
     """What NumPy takes a capsule from, as if it lay on the host."""
 
-    def __init__(self, array: Any, copy: Any) -> None:
-        self._array, self._copy = array, copy
+    def __init__(self, capsule: Any) -> None:
+        assert capsules.kind_of(capsule).value == 2
+        capsules.kind_of(capsule).value = 1
+        self._capsule = capsule
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return 1, 0
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._array.__dlpack__(stream=0, max_version=(1, 0), copy=self._copy)
+        return self._capsule
 
 
 def _from_dlpack(array: Any, *, device: Any = None, copy: Any = None) -> Any:
-    assert array.__dlpack_device__()[0] == 2
-    return there(np.from_dlpack(_Exported(array, copy)))
+    if hasattr(array, "__dlpack_device__"):
+        assert array.__dlpack_device__()[0] == 2
+        array = array.__dlpack__(stream=1, max_version=(1, 0), copy=copy)
+    is_old = capsules.name(array) == b"dltensor"
+    found = np.from_dlpack(_Exported(array))
+    return there(np.asarray(capsules._Writable(found)) if is_old else found)
 
 
 def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any:
@@ -559,6 +595,8 @@ def _asarray(a: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> Any
         return there(np.asarray(_Interface(a)))
     if type(a) is Array and (dtype is None or a.dtype == dtype) and order is None:
         return a
+    if isinstance(a, np.ndarray):  # (of other orders CuPy knows Fortran's alone)
+        order = order or ("F" if a.flags.fnc else "C")
     return there(np.array(a.near if type(a) is Array else a, dtype, copy=type(a) is not Array or None, order=order))
 
 

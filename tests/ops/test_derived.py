@@ -189,8 +189,7 @@ def _shifted(entry: Any, sample: Any, arrays: list, directions: list, h: float) 
     """The outputs at inputs moved by h along the directions."""
     call = Call(entry, sample, ferro, [a.copy() for a in arrays], False)
     for t, u in zip(call.inputs, directions, strict=True):
-        a = t.numpy()
-        a += np.asarray(h * u, a.dtype)
+        t += ferro.from_numpy(np.asarray(h * u, to_array(t).dtype))
     return [to_array(o) for o in call.run()]
 
 
