@@ -18,7 +18,15 @@ from ferro.native.kernel import Kernel
 from tests.configuration import with_kernels
 
 FLOATS = (np.float32, np.float64)
-ALWAYS = {"avg_pool", "ctc_fwd", "ctc_occupancy", "drawn", "max_pool", "resample", "resample_spread"}  # by a kernel, of however few numbers
+ALWAYS = {
+    "avg_pool",
+    "ctc_fwd",
+    "ctc_occupancy",
+    "drawn",
+    "max_pool",
+    "resample",
+    "resample_spread",
+}  # by a kernel, of however few numbers
 SINGLE = {"fmod", "remainder", "floor_divide", "hypot"}  # that have kernels in single precision alone
 DOUBLE = {"power"}  # in double precision
 
