@@ -27,8 +27,6 @@ ON_DATA: dict[str, int] = {
 ASKING: dict[str, int] = {
     "searching": 1,
     "keys": 1,
-    "max_pooling": 1,
-    "gathering": 1,
     "random_filling": 1,
     "sampling": 2,
 }
