@@ -27,11 +27,7 @@ ALWAYS = {
     "resample",
     "resample_spread",
 }  # by a kernel, of however few numbers
-<<<<<<< HEAD
 SINGLE = {"converted", "fmod", "remainder", "floor_divide", "hypot"}  # that have kernels in single precision alone
-=======
-SINGLE = {"fmod", "remainder", "floor_divide", "hypot"}  # that have kernels in single precision alone
->>>>>>> small
 DOUBLE = {"power"}  # in double precision
 
 
