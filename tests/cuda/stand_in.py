@@ -350,8 +350,7 @@ def _changed(array: Array, work: Callable) -> None:
 
 def _view(of: Array, near: np.ndarray) -> Array:
     made = object.__new__(Array)
-    if not near.flags.writeable:  # (what is expanded may be written there)
-        near.flags.writeable = True
+    near.flags.writeable = True  # (what is expanded may be written there; unasked, since NumPy warns of the question)
     made.near, made.owner = near, of.owner
     made.base = of if of.base is None else of.base if isinstance(of.base, Array) else of
     return made
