@@ -163,8 +163,7 @@ def median(x: Any) -> Any:
     if y.dtype.kind == "f" and math.isnan(y.dot(y)):  # (squares are infinite at most)
         return np.asarray(np.nan, x.dtype)
     place = (y.size - 1) // 2
-    y.partition(place)
-    return np.array(y[place], x.dtype)
+    return np.array(np.partition(y, place)[place], x.dtype)
 
 
 def nanmedian(x: Any) -> Any:

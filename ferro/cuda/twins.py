@@ -31,6 +31,10 @@ _NONE, _EVERY = 0, 1 << 62
 # By module and name: what a name of the CPU's files stands for in twins.
 INSTEAD: dict[str, Any] = {
     "ferro.cpu.kernels.common.has_kernel": lambda *args, **kwargs: False,
+    "ferro.cpu.kernels.conversions.converted": lambda x, dtype: x.astype(dtype),
+    "ferro.cpu.kernels.conversions.sixteen": lambda function: function,
+    "ferro.cpu.indexing.finds_wrong_places": lambda x, dim, index: False,
+    "ferro.cpu.indexing._need_places": lambda size, dim, index: None,
     "ferro.cpu.kernels.reduce.has_sum_kernel": lambda x: False,
     "ferro.cpu.kernels.reduce.has_extreme_kernel": lambda x: False,
     "ferro.native.readiness.ready": lambda *args: False,
