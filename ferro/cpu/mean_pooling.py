@@ -10,8 +10,8 @@ import numpy as np
 
 from ferro.cpu.by_kernels import by_kernels
 from ferro.cpu.half import rounded_once
-from ferro.cpu.kernels import strided_copy
 from ferro.cpu.kernels.common import contiguous, has_kernel, share_rows
+from ferro.cpu.kernels.strided_copy import contiguous as in_c_order
 from ferro.cpu.pooling import in_planes, parts, planes, three, window_examples
 from ferro.cpu.products import matmul
 from ferro.cpu.thresholds import GRAIN
@@ -119,7 +119,7 @@ def _window_spread(x: Any, axis: int, n: int, kernel: int, stride: int, pad: int
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     if stride == kernel and pad == 0 and n == size * kernel and x.flags.c_contiguous:
         spread = np.broadcast_to(x.reshape(*before, size, 1, *after), (*before, size, kernel, *after))
-        return strided_copy.contiguous(spread).reshape(*before, n, *after)
+        return in_c_order(spread).reshape(*before, n, *after)
     wider = np.zeros((*before, n, *after), x.dtype)
     if not x.flags.c_contiguous:  # in the order of x
         order = sorted(range(x.ndim), key=lambda d: (-abs(x.strides[d]), d))
