@@ -12,6 +12,7 @@ import numpy as np
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.thresholds import GRAIN
 from ferro.native import isa, readiness
+from ferro.native.loader import SUPPORTED
 from ferro.native.thresholds import MOST_CHUNKS, SMALL
 from ferro.native.workers import run_rows
 
@@ -85,7 +86,8 @@ def arithmetic(function: Callable, x: Any, y: Any) -> Any:
 
 
 def _share(name: str, size: int, args: tuple, whole: int = 0) -> None:
-    if 4 * size < GRAIN:
+    # (`arithmetic` shared by Numba itself, without machine code of ours, gave wrong numbers; why is not known)
+    if 4 * size < GRAIN or not SUPPORTED:
         readiness.get(name)(*args)
     else:
         run_rows(name, min(8 * size // GRAIN, size, MOST_CHUNKS), size, args, whole)
