@@ -21,7 +21,7 @@ __all__ = ["attention", "attention_vjp"]
 
 
 HEADS = 4  # from which backward gives whole heads to the kernel
-_KERNELS = kernels("jit_attention.attend attend_vjp", tiled=True)
+_KERNELS = kernels("jit_attention.attend attend_vjp", here=bool(DTYPES))
 
 
 def _has_kernel(*arrays: Any) -> bool:

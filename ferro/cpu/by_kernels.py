@@ -37,11 +37,14 @@ class ByKernels(NamedTuple):
 
 
 DECLARED: dict[str, ByKernels] = {}
-TILED: set[str] = set()  # kernels that are written for the tile of tiles.py: without one, neither called nor compiled
+ABSENT: set[str] = set()  # kernels for which this processor lacks instructions: neither called nor compiled
 
 
-def kernels(said: str, tiled: bool = False) -> tuple[str, ...]:
-    """Enter kernels, and give their names (those that are entered already need no module). See Note [Functions by kernels]."""
+def kernels(said: str, here: bool = True) -> tuple[str, ...]:
+    """Enter kernels, and give their names (those that are entered already need no module). See Note [Functions by kernels].
+
+    - `here` (bool): whether this processor has the instructions that they are written for
+    """
     module, names = "", []
     for word in said.split():
         before, _, name = word.rpartition(".")
@@ -49,7 +52,7 @@ def kernels(said: str, tiled: bool = False) -> tuple[str, ...]:
         if module:
             registry.declare(_PACKAGE, {module: name})
         names.append(name)
-    TILED.update(names if tiled else ())
+    ABSENT.update(() if here else names)
     return tuple(names)
 
 

@@ -21,7 +21,7 @@ from numba.np.arrayobj import make_array, populate_array
 
 from ferro.native.jit import to_link
 from ferro.native.jit_fields import READABLE, field_offset, from_python
-from ferro.native.jit_work_queue import parallel_version, parts, spread_rows
+from ferro.native.jit_work_queue import parts, spread_rows
 from ferro.native.loader import LEADING, ROWS, SUPPORTED, pack
 
 ENTRY = "ferro_entry"
@@ -235,15 +235,15 @@ def _number(kind: Any) -> int:
 
 
 @global_compiler_lock
-def export(dispatcher: Any, signature: str) -> bytes:
-    """The machine code of a kernel, compiled for a signature, as loader.py reads it.
+def export(compiler: Callable[..., Any], signature: str) -> bytes:
+    """The machine code of a kernel, compiled for a signature, as loader.py reads it; `compiler` as a Kernel has it.
 
     Nothing where only Numba can run it. Then Numba keeps the code on disk.
     """
-    kinds = parse(signature)
+    kinds, dispatcher = parse(signature), compiler()
     dispatcher.compile(kinds)
     if not SUPPORTED:
-        parallel_version(dispatcher).compile((types.int64,) * LEADING + kinds)
+        compiler(True).compile((types.int64,) * LEADING + kinds)
         return b""
     kernel = dispatcher.overloads[kinds]
 

@@ -368,18 +368,16 @@ def _rows(context: Any, builder: Any, kind: Any, value: Any, bounds: Callable[[A
 
 
 @cache
-def parallel_version(function: Any) -> Any:
+def parallel_version(function: Any, name: str) -> Any:
     """The parallel version of a kernel as Numba knows it: called with (queue, limit, chunks, length, whole, span, *arguments).
 
-    Numba keeps machine code by the file and the name of the function: the version is given its kernel's file.
+    Numba keeps machine code by the file and the name of the function: the version is given its kernel's file, and the name
+    by which ferro knows the kernel, for kernels that one function makes are all called alike in Python.
     """
     plain = function.py_func
     names = ", ".join(inspect.signature(plain).parameters)
     leading = "_queue, _limit, _chunks, _length, _whole, _span"  # some kernels have an argument `queue` themselves
-    source = (
-        f"def {plain.__name__}_rows({leading}, {names}):\n"
-        f"    return over_rows({plain.__name__}, {leading}, ({names},))\n"
-    )
-    scope = {plain.__name__: function, "over_rows": over_rows, "__name__": plain.__module__}
+    source = f"def {name}_rows({leading}, {names}):\n    return over_rows({name}, {leading}, ({names},))\n"
+    scope = {name: function, "over_rows": over_rows, "__name__": plain.__module__}
     exec(compile(source, plain.__code__.co_filename, "exec"), scope)
-    return kernel(scope[f"{plain.__name__}_rows"])
+    return kernel(scope[f"{name}_rows"])

@@ -95,7 +95,7 @@ class Kernel:
 
             if tag in self.tags:
                 return True
-            packed = jit_export.export(self.compiler(), signature)
+            packed = jit_export.export(self.compiler, signature)
             kept = disk_cache.write(self.file, tag, self.sources, packed)
             try:
                 self.add(tag, packed)

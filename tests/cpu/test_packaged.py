@@ -167,7 +167,7 @@ def test_a_kernel_answers_from_the_package(folder):
     assert not kernel.load(tag_of(signature))
     from ferro.native import jit_export
 
-    packed = jit_export.export(get("cube").compiler(), signature)
+    packed = jit_export.export(get("cube").compiler, signature)
     packaged.write(folder, {("cube", tag_of(signature)): (SOURCES, packed)})
     forget()
     assert kernel.load(tag_of(signature))

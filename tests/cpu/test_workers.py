@@ -43,7 +43,7 @@ def own_pool(monkeypatch):
 
 def parallel(function, *args):
     """The parallel version of a function, compiled here and now."""
-    found = jit_work_queue.parallel_version(numba.njit(nogil=True)(function))
+    found = jit_work_queue.parallel_version(numba.njit(nogil=True)(function), function.__name__)
     found.compile((*[numba.int64] * 6, *map(numba.typeof, args)))
     return found
 

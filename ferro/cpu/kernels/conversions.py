@@ -12,14 +12,13 @@ import numpy as np
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.thresholds import GRAIN
 from ferro.native import isa, readiness
-from ferro.native.loader import SUPPORTED
 from ferro.native.thresholds import MOST_CHUNKS, SMALL
 from ferro.native.workers import run_rows
 
 float32, HALF, BFLOAT = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 _BITS = np.dtype(np.uint16)
-_MIXED = kernels("jit_conversions.half_to_float float_to_half bfloat_to_float float_to_bfloat")
-_ALIKE = kernels("jit_conversions.half_arithmetic bfloat_arithmetic")
+_MIXED = kernels("jit_conversions.half_to_float float_to_half bfloat_to_float float_to_bfloat", here=isa.has_fma())
+_ALIKE = kernels("jit_conversions.half_arithmetic bfloat_arithmetic", here=isa.has_fma())
 _OPERATIONS: dict[Callable, int] = {operator.add: 0, operator.sub: 1, operator.mul: 2, operator.truediv: 3}
 
 
@@ -86,8 +85,7 @@ def arithmetic(function: Callable, x: Any, y: Any) -> Any:
 
 
 def _share(name: str, size: int, args: tuple, whole: int = 0) -> None:
-    # (`arithmetic` shared by Numba itself, without machine code of ours, gave wrong numbers; why is not known)
-    if 4 * size < GRAIN or not SUPPORTED:
+    if 4 * size < GRAIN:
         readiness.get(name)(*args)
     else:
         run_rows(name, min(8 * size // GRAIN, size, MOST_CHUNKS), size, args, whole)

@@ -14,7 +14,7 @@ from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
 
-_KERNELS = kernels("jit_factor.eliminate_blocks log_determinants reflect_back reflect_blocks root", tiled=True)
+_KERNELS = kernels("jit_factor.eliminate_blocks log_determinants reflect_back reflect_blocks root", here=bool(DTYPES))
 ORDER = 16  # up to which numbers one by one are quick enough for `cholesky`
 
 

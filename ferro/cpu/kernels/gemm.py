@@ -24,8 +24,8 @@ from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import helpers, run_rows
 
-_KERNELS = kernels("jit_gemm.product_part", tiled=True)
-_DOTS = kernels("jit_dots.dots", tiled=True)
+_KERNELS = kernels("jit_gemm.product_part", here=bool(DTYPES))
+_DOTS = kernels("jit_dots.dots", here=bool(DTYPES))
 _FEW_ROWS, _FEW_COLUMNS = 6, 16
 _BROAD = 8  # columns of tiles that can be shared
 

@@ -49,7 +49,7 @@ def lstm(
 
 
 _KERNELS = kernels("jit_recurrent.lstm_gates lstm_gates_vjp gru_gates gru_gates_vjp")
-_LSTM = kernels("jit_lstm.lstm", tiled=True)
+_LSTM = kernels("jit_lstm.lstm", here=bool(DTYPES))
 
 
 # -- NumPy's -----------------------------------------------------------------------------------------------------------

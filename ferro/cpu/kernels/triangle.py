@@ -11,7 +11,7 @@ from ferro.native import readiness
 from ferro.native.readiness import get
 from ferro.native.workers import run_rows
 
-_KERNELS = kernels("jit_linalg.substitute exchange", tiled=True)
+_KERNELS = kernels("jit_linalg.substitute exchange", here=bool(DTYPES))
 
 
 def ready(a: np.ndarray, b: np.ndarray) -> bool:
