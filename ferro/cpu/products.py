@@ -19,6 +19,7 @@ from ferro.cpu.rows import ones
 from ferro.cpu.thresholds import (
     BLAS_CHUNKS,
     BLAS_MATRIX,
+    BLAS_SMALL,
     BLAS_VECTOR,
     DOTS_CHUNK,
     DOTS_LEAST,
@@ -31,6 +32,7 @@ from ferro.cpu.thresholds import (
     ONES_ROWS,
     PRODUCT_CHUNK,
 )
+from ferro.native.blas import blas_single
 from ferro.native.readiness import ready
 from ferro.native.workers import run_rows
 
@@ -42,6 +44,7 @@ _PARTS, _ROWS_OF_PART = 8, 16
 _BLAS = frozenset(np.dtype(c) for c in "fdFD")
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
 _WIDE = np.dtype(np.float32)
+_BLAS_MOST = BLAS_SMALL if blas_single().has_small_products() else BLAS_MATRIX
 
 
 def widened(*arrays: Any) -> Any:
@@ -62,8 +65,9 @@ def mm(x: Any, y: Any) -> Any:
         if y.ndim == 2:
             if x.shape[1] == len(y) == 1:
                 return outer(x[:, 0], y[0])
-            if work <= BLAS_MATRIX and len(x) > 1 < y.shape[1] and dtype.kind == "f":
-                return x.dot(y)
+            if work <= _BLAS_MOST and len(x) > 1 < y.shape[1] and dtype.kind == "f":
+                if work <= BLAS_MATRIX or y.flags.c_contiguous:
+                    return x.dot(y)
             if y.shape[1] == 1 or len(x) == 1:
                 found = _of_one(x, y)
                 if found is not None:
@@ -74,7 +78,7 @@ def mm(x: Any, y: Any) -> Any:
 
 
 def _matrices(make: Make) -> Iterator[tuple]:
-    for least in (BLAS_VECTOR, GEMM_LEAST, 2 * PRODUCT_CHUNK, BLAS_CHUNKS[-1][0]):
+    for least in (BLAS_VECTOR, GEMM_LEAST, BLAS_SMALL + 1, 2 * PRODUCT_CHUNK, BLAS_CHUNKS[-1][0]):
         for n in sides(least, 3):
             yield make(n, n + 1), make(n + 1, n)
             yield make(n, n), make(n, n).T

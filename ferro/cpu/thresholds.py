@@ -143,6 +143,11 @@ BLAS_VECTOR = 2048
 # shown by: OpenBLAS 0.3, interface/gemm.c
 BLAS_MATRIX = 1 << 18
 
+# multiplications: the same where it has kernels for small products and the second matrix is in C order; on some processors
+# the kernel for products is faster from here on
+# shown by: OpenBLAS 0.3, kernel/x86_64/sgemm_small_kernel_permit_skylakex.c
+BLAS_SMALL = 1 << 19
+
 # multiplications, chunks: from so many multiplications on, a product of BLAS is cut into so many chunks
 # shown by: bench/run.py --rows 'linalg: matmul' --threads 2
 BLAS_CHUNKS = ((1 << 34, 16), (1 << 31, 8), (1 << 26, 4), ((1 << 24) + 1, 2))

@@ -14,8 +14,11 @@ import numpy as np
 from ferro.native import locks
 
 
-def _find_blas(package: Any, extension: Any) -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """The functions (get, set) for the number of threads of a package's OpenBLAS; None for any other BLAS."""
+def _find_blas(package: Any, extension: Any) -> tuple[Callable[[], int], Callable[[int], None], str] | None:
+    """The functions (get, set) for the number of threads of a package's OpenBLAS, and what processor it computes for.
+
+    None for any other BLAS.
+    """
     paths = [extension.__file__] if extension is not None else []  # looking up a name searches its libraries too
     if os.name == "nt":  # but not on Windows
         libraries = Path(package.__file__).parent.parent / f"{package.__name__}.libs"
@@ -31,8 +34,15 @@ def _find_blas(package: Any, extension: Any) -> tuple[Callable[[], int], Callabl
             if get is not None and put is not None:
                 get.argtypes, get.restype = [], ctypes.c_int
                 put.argtypes, put.restype = [ctypes.c_int], None
-                return get, put
+                name = getattr(library, f"{prefix}openblas_get_corename{suffix}", None)
+                if name is not None:
+                    name.argtypes, name.restype = [], ctypes.c_char_p
+                return get, put, (name() or b"").decode() if name is not None else ""
     return None
+
+
+# OpenBLAS's names of processors with AVX-512 for which it has kernels for small products.
+_SMALL_PRODUCTS = frozenset(("skylakex", "cooperlake", "sapphirerapids"))
 
 
 class _Blas:
@@ -55,7 +65,7 @@ class _Blas:
                 self._users += 1
                 entered = True
                 if self._users == 1:
-                    get, put = self._functions
+                    get, put, _ = self._functions
                     self._saved = get()
                     if self._saved != 1:
                         put(1)
@@ -81,6 +91,14 @@ class _Blas:
             self._saved = n
             if self._users == 0:
                 self._functions[1](n)
+
+    def has_small_products(self) -> bool:
+        """Whether there are kernels for products of few multiplications, which lie as they are and use one thread.
+
+        (OpenBLAS 0.3, kernel/x86_64/sgemm_small_kernel_permit_skylakex.c: up to a million, where the second of two
+        matrices of C's order is not transposed.)
+        """
+        return self._functions is not None and self._functions[2].lower() in _SMALL_PRODUCTS
 
     def after_fork(self) -> None:
         """Forget the users that were left behind in the parent process."""
