@@ -65,9 +65,9 @@ def mm(x: Any, y: Any) -> Any:
         if y.ndim == 2:
             if x.shape[1] == len(y) == 1:
                 return outer(x[:, 0], y[0])
-            if work <= _BLAS_MOST and len(x) > 1 < y.shape[1] and dtype.kind == "f":
-                if work <= BLAS_MATRIX or y.flags.c_contiguous:
-                    return x.dot(y)
+            small = work <= BLAS_MATRIX or (work <= _BLAS_MOST and y.flags.c_contiguous)
+            if small and len(x) > 1 < y.shape[1] and dtype.kind == "f":
+                return x.dot(y)
             if y.shape[1] == 1 or len(x) == 1:
                 found = _of_one(x, y)
                 if found is not None:
