@@ -218,6 +218,19 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     return np.where(condition, x, y) if condition.size < SMALL else select(condition, x, y)
 
 
+_one_slope = _function_of(
+    _declare(lambda xp, x, /, slope: xp.where(x > 0, x, x * slope), name="one_slope", entry="x"),
+    lambda x, slope: np.where(x > 0, x, x * typed(slope, x)),
+)
+
+
+def prelu(x: Any, w: Any) -> Any:
+    """x where x > 0, else w x."""
+    if w.size == 1 and w.dtype is x.dtype and x.ndim >= w.ndim:
+        return _one_slope(x, float(w.item()))
+    return cpu.where(x > 0, x, w * x)
+
+
 def clamp(x: Any, low: Any, high: Any) -> Any:
     """min(max(x, low), high), of which low or high may be None; nan stays nan."""
     if low is not None and high is not None and x.size > SMALL and x.dtype.kind != NEED_WIDENING:

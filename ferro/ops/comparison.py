@@ -193,7 +193,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
     x, y = need_tensor("equal", "input", input)._data, need_tensor("equal", "other", other)._data
     if type(x) is not HOST or type(y) is not HOST:
         return x.shape == y.shape and bool((x == y).all())
-    if x.shape != y.shape:
+    if x.shape != y.shape or (x.size and x.item(0) != y.item(0)):
         return False
     if x.size > _TOGETHER and x.flags.c_contiguous and y.flags.c_contiguous:  # the first that differ end it
         a, b = x.reshape(-1), y.reshape(-1)

@@ -311,13 +311,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return apply(PRELU, (input, weight))
 
 
-def _prelu(xp: Any, x: Any, w: Any) -> Any:
-    return xp.where(x > 0, x, w * x)
-
-
 PRELU = Op(
     "prelu",
-    lambda xp, x, w: xp.in_one_pass(_prelu, x, w),
+    lambda xp, x, w: xp.prelu(x, w),
     kind=ELEMENTWISE,
     x=lambda xp, g, x, w: xp.where(x > 0, g, g * w),
     w=lambda xp, g, x: xp.where(x > 0, 0, g * x),

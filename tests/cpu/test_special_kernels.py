@@ -89,7 +89,7 @@ def test_rounding(name: str) -> None:
     ],
 )  # fmt: skip
 def test_ends(name: str, pairs: list[tuple[float, float]]) -> None:
-    x, wanted = np.float32(pairs).T
+    x, wanted = np.array(pairs, np.float32).T
     found = getattr(cpu, name)(np.resize(x, SIZE))[: len(x)]
     np.testing.assert_array_equal(found, wanted)
     real = ~np.isnan(wanted)

@@ -21,10 +21,24 @@ f32, f64, i32 = np.float32, np.float64, np.int32
 
 
 @device
+def _erfc_near(x):
+    """1 - erf x, by the polynomial of jit_normal.py."""
+    z = x * x
+    u = f32(-0.00081300086)
+    u = u * z + f32(0.0051999063)
+    u = u * z + f32(-0.0268589414)
+    u = u * z + f32(0.112836872)
+    u = u * z + f32(-0.376126332)
+    u = u * z + f32(0.12837917)
+    return f32(1) - (x + x * u)
+
+
+@device
 def _erfc32(x):
     """e^(-a²) times (a + 2) e^(a²) erfc a, a polynomial of u = (a - 2) / (a + 2), over a + 2; near 0 it is 1 - erf x.
 
-    After M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x²) erfc x in 0 <= x < ∞ (1981), equation 7.
+    The variable is that of M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x²) erfc x in
+    0 <= x < ∞ (1981), with 2 in the place of their constant.
     """
     a = min(abs(x), f32(10.5))  # beyond, erfc is 0
     high = float32_of(i32(bits32(a) & i32(-4096)))  # twelve bits, whose square is exact
@@ -59,14 +73,7 @@ def _erfc32(x):
     y = y * float32_of(i32(i32(bits32(t) << i32(23)) + i32((127 + 64) << 23)))
     y = y * f32(2.0**-64)
     y = y if x >= f32(0) else f32(2) - y
-    z = x * x
-    u = f32(-0.00081300086)
-    u = u * z + f32(0.0051999063)
-    u = u * z + f32(-0.0268589414)
-    u = u * z + f32(0.112836872)
-    u = u * z + f32(-0.376126332)
-    u = u * z + f32(0.12837917)
-    return y if abs(x) > f32(0.45) else f32(1) - (x + x * u)  # (nan too)
+    return y if abs(x) > f32(0.45) else _erfc_near(x)  # (nan too)
 
 
 @kernel
@@ -84,7 +91,7 @@ def erfc(x, out):
 def _erfinv32(x):
     """x times a polynomial of w = -log(1 - x²), another one where w is large.
 
-    M. Giles, Approximating the erfinv function (GPU Computing Gems, Jade edition, 2011), section 10.2.
+    The variable is that of M. Giles, Approximating the erfinv function (GPU Computing Gems, Jade edition, 2011).
     """
     a = abs(x)
     square = (f32(1) - a) * (f32(1) + a)
