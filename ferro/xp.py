@@ -45,6 +45,11 @@ def prelu(xp: Any, x: Any, w: Any) -> Any:
     return xp.where(x > 0, x, w * x)
 
 
+def all_equal(xp: Any, x: Any, y: Any) -> bool:
+    """Whether arrays of one shape have the same elements."""
+    return bool((x == y).all())
+
+
 def leading_sum(xp: Any, g: Any) -> Any:
     """g summed over all dimensions but the last."""
     return g if g.ndim < 2 else xp.sum(g, tuple(range(g.ndim - 1)), False)
@@ -193,6 +198,7 @@ FORMS = (
     elementwise,
     in_one_pass,
     prelu,
+    all_equal,
     leading_sum,
     channel_sum,
     over_norm,

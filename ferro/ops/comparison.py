@@ -10,7 +10,7 @@ import numpy as np
 from ferro.core import dtypes
 from ferro.core.apply import binary
 from ferro.core.arguments import need_tensor, real_number, unlike
-from ferro.core.backend import HOST, xp_of
+from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import in_place
 from ferro.core.into import into
@@ -185,22 +185,10 @@ def allclose(
     return bool(isclose(input, other, rtol, atol, equal_nan)._data.all())
 
 
-_TOGETHER = 1 << 14  # elements that `equal` compares before it looks whether they are
-
-
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both tensors have the same shape and the same elements."""
     x, y = need_tensor("equal", "input", input)._data, need_tensor("equal", "other", other)._data
-    if type(x) is not HOST or type(y) is not HOST:
-        return x.shape == y.shape and bool((x == y).all())
-    if x.shape != y.shape or (x.size and x.item(0) != y.item(0)):
-        return False
-    if x.size > _TOGETHER and x.flags.c_contiguous and y.flags.c_contiguous:  # the first that differ end it
-        a, b = x.reshape(-1), y.reshape(-1)
-        return not any(
-            np.count_nonzero(a[k : k + _TOGETHER] != b[k : k + _TOGETHER]) for k in range(0, x.size, _TOGETHER)
-        )
-    return not np.count_nonzero(x != y)
+    return x.shape == y.shape and xp_of(x).all_equal(x, y)
 
 
 def equals(self: Any, other: Any) -> Any:
