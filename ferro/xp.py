@@ -40,6 +40,16 @@ def in_one_pass(xp: Any, formula: Callable, *values: Any) -> Any:
     return formula(xp, *values)
 
 
+def prelu(xp: Any, x: Any, w: Any) -> Any:
+    """x where x > 0, else w x."""
+    return xp.where(x > 0, x, w * x)
+
+
+def all_equal(xp: Any, x: Any, y: Any) -> bool:
+    """Whether arrays of one shape have the same elements."""
+    return bool((x == y).all())
+
+
 def leading_sum(xp: Any, g: Any) -> Any:
     """g summed over all dimensions but the last."""
     return g if g.ndim < 2 else xp.sum(g, tuple(range(g.ndim - 1)), False)
@@ -187,6 +197,8 @@ FORMS = (
     once,
     elementwise,
     in_one_pass,
+    prelu,
+    all_equal,
     leading_sum,
     channel_sum,
     over_norm,

@@ -31,6 +31,7 @@ from ferro.cpu.pooling import *
 from ferro.cpu.powers import *
 from ferro.cpu.products import *
 from ferro.cpu.quantile_slopes import dirichlet_grad, standard_gamma_grad
+from ferro.cpu.quotients import *
 from ferro.cpu.recurrent import *
 from ferro.cpu.reductions import *
 from ferro.cpu.scans import *

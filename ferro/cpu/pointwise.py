@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ferro.cpu.blocks import by_blocks, float32, fused
-from ferro.cpu.by_kernels import Make, by_kernels, sides
+from ferro.cpu.blocks import fused
 from ferro.cpu.elementwise import function_of as _function_of
 from ferro.cpu.elementwise import primitive as _primitive
-from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
+from ferro.cpu.kernels.common import SMALL
 from ferro.cpu.kernels.entries import declare as _declare_entry
 from ferro.cpu.kernels.entries import entry as _entry
 from ferro.cpu.masks import select
@@ -20,7 +18,6 @@ from ferro.cpu.namespace import cpu
 from ferro.elementwise import elementwise as _declare
 from ferro.native import isa
 from ferro.native.extensions import special as _special
-from ferro.native.readiness import get
 
 NEED_WIDENING = "V"  # the kind of bfloat16
 
@@ -33,7 +30,7 @@ isnan, isfinite, isinf, signbit = np.isnan, np.isfinite, np.isinf, np.signbit
 gcd, lcm = np.gcd, np.lcm
 logical_or, logical_xor = np.logical_or, np.logical_xor
 maximum, minimum, fmax, fmin = np.maximum, np.minimum, np.fmax, np.fmin
-floor, ceil, trunc, copysign, nextafter = np.floor, np.ceil, np.trunc, np.copysign, np.nextafter
+floor, ceil, trunc = np.floor, np.ceil, np.trunc
 conj, zeros_like = np.conj, np.zeros_like
 
 # Python's operators have entries, too: those who call them put them before, see bound.py.
@@ -81,51 +78,6 @@ def _zero(dtype: Any) -> Any:
 # -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
-@fused
-def div_trunc(x: Any, y: Any) -> Any:
-    """x / y rounded towards zero."""
-    if x.dtype.kind not in "iu":
-        return np.trunc(x / y)
-    down = np.floor_divide(x, y)
-    return down + ((down * y != x) & ((x < 0) != (y < 0)))
-
-
-def _pairs(make: Make) -> Iterator[tuple]:
-    for n in (*sides(SMALL), 50_000):
-        yield make(n), make(n) + 2
-
-
-def _quotient(name: str, ufunc: Any) -> Callable:
-    """A ufunc of quotients; of large float32 arrays by a kernel, where quotients are below 2²⁴."""
-
-    def block(x: Any, y: Any) -> Any:
-        if not (x.flags.c_contiguous and y.flags.c_contiguous and y.shape in (x.shape, ())):
-            return ufunc(x, y)
-        out = np.empty(x.size, x.dtype)
-        fine = get(name)(x.reshape(-1), y.reshape(-1) if y.ndim else np.full(x.size, y), out)
-        return out.reshape(x.shape) if fine else ufunc(x, y)
-
-    def function(x: Any, y: Any) -> Any:
-        if x.dtype is float32 and y.dtype is float32 and has_kernel(x, name):
-            return by_blocks(block, x, y)
-        return ufunc(x, y)
-
-    function.__name__ = function.__qualname__ = name
-    return by_kernels(f"jit_pointwise.{name}", _pairs)(function)
-
-
-fmod, remainder = _quotient("fmod", np.fmod), _quotient("remainder", np.remainder)
-div_floor = floor_divide = _quotient("floor_divide", np.floor_divide)
-
-
-@by_kernels("jit_pointwise.hypot", _pairs)
-def hypot(x: Any, y: Any) -> Any:
-    """√(x² + y²) without overflow."""
-    if x.size >= SMALL and x.dtype is float32 and y.dtype is float32 and x.shape == y.shape and has_kernel(x, "hypot"):
-        return pointwise("hypot", x, y)
-    return by_blocks(np.hypot, x, y)
-
-
 def _from_nearer(xp: Any, x: Any, y: Any, /, w: Any) -> Any:
     near = xp.abs(w) < 0.5
     return xp.where(near, x, y) + (y - x) * xp.where(near, w, w - 1)
@@ -156,7 +108,9 @@ add_scaled = _function_of(
     _declare(lambda xp, x, y, /, alpha: x + y * alpha, name="add_scaled", entry="x"),
     lambda x, y, alpha: x + y * typed(alpha, x),
 )
-rsqrt = _function_of(_declare(lambda xp, x: 1 / xp.sqrt(x), name="rsqrt"), lambda x: np.reciprocal(np.sqrt(x)))
+rsqrt = _function_of(
+    _declare(lambda xp, x: 1 / xp.sqrt(x), name="rsqrt", entry="x"), lambda x: np.reciprocal(np.sqrt(x))
+)
 
 
 # -- exponentials and circles ------------------------------------------------------------------------------------------
@@ -191,11 +145,19 @@ def _sigmoid(x: Any) -> Any:
 sigmoid = _primitive("sigmoid", _sigmoid, entry="x")
 
 
-@fused
+_log_odds = _function_of(
+    _declare(lambda xp, x: xp.log(x / (1 - x)), name="log_odds", entry="x"), lambda x: np.log(x / (1 - x))
+)
+
+
 def logit(x: Any, eps: float | None) -> Any:
     """ln(x / (1 - x)), x clamped to [eps, 1 - eps] first if eps is given."""
-    if eps is not None:
-        x = np.minimum(np.maximum(x, typed(eps, x)), typed(1 - eps, x))
+    return _log_odds(x) if eps is None else _clamped_logit(x, eps)
+
+
+@fused
+def _clamped_logit(x: Any, eps: float) -> Any:
+    x = np.minimum(np.maximum(x, typed(eps, x)), typed(1 - eps, x))
     return np.log(x / (1 - x))
 
 
@@ -219,10 +181,15 @@ def logaddexp(x: Any, y: Any) -> Any:
 logaddexp2 = np.logaddexp2
 
 
-@fused
-def xlogy(x: Any, y: Any) -> Any:
-    """x ln y, and 0 where x = 0 unless y is nan."""
-    return np.where((x == 0) & ~np.isnan(y), typed(0, x), x * np.log(y))
+# x ln y, and 0 where x = 0 unless y is nan
+xlogy = _function_of(
+    _declare(
+        lambda xp, x, y: xp.where((x == 0) & (y == y), 0, x * xp.log(y)),  # noqa: PLR0124
+        name="xlogy",
+        entry="x",
+    ),
+    lambda x, y: np.where((x == 0) & ~np.isnan(y), typed(0, x), x * np.log(y)),
+)
 
 
 frexp = np.frexp
@@ -249,6 +216,19 @@ def sinc(x: Any) -> Any:
 def where(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition holds, else y; both may be numbers."""
     return np.where(condition, x, y) if condition.size < SMALL else select(condition, x, y)
+
+
+_one_slope = _function_of(
+    _declare(lambda xp, x, /, slope: xp.where(x > 0, x, x * slope), name="one_slope", entry="x"),
+    lambda x, slope: np.where(x > 0, x, x * typed(slope, x)),
+)
+
+
+def prelu(x: Any, w: Any) -> Any:
+    """x where x > 0, else w x."""
+    if w.size == 1 and w.dtype is x.dtype and x.ndim >= w.ndim:
+        return _one_slope(x, float(w.item()))
+    return cpu.where(x > 0, x, w * x)
 
 
 def clamp(x: Any, low: Any, high: Any) -> Any:
@@ -315,9 +295,10 @@ def _round_decimals(x: Any, decimals: int) -> Any:
     return np.rint(x * scale) / scale if decimals > 0 else np.rint(x / scale) * scale
 
 
-def frac(x: Any) -> Any:
-    """x - trunc x, with the sign of x."""
-    return x - np.trunc(x)
+frac = _function_of(
+    _declare(lambda xp, x: x - xp.trunc(x), name="frac", entry="x"), lambda x: x - np.trunc(x)
+)  # with the sign of x
+copysign = _function_of(_declare(lambda xp, x, y: xp.copysign(x, y), name="copysign", entry="x"), np.copysign)
 
 
 def _replaced(x: Any, nan: float, posinf: float, neginf: float) -> Any:
@@ -339,9 +320,10 @@ def _finite(xp: Any, x: Any, /, nan: float, posinf: float, neginf: float) -> Any
 nan_to_num = _function_of(_declare(_finite, name="nan_to_num", entry="x"), _replaced)
 
 
-def heaviside(x: Any, at_zero: Any) -> Any:
-    """0 below 0, 1 above, `at_zero` at 0."""
-    return np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype))
+heaviside = _function_of(  # 0 below 0, 1 above, `at_zero` at 0
+    _declare(lambda xp, x, at_zero: xp.where(x == 0, at_zero, xp.where(x > 0, 1, 0)), name="heaviside", entry="x"),
+    lambda x, at_zero: np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype)),
+)
 
 
 # -- complex numbers ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ __all__ = ["power"]
 
 # What one or two products do better than a power.
 POWERS: dict[float, Callable] = {
-    3: function_of(declare(lambda xp, x: x * x * x, name="cube")),
+    3: function_of(declare(lambda xp, x: x * x * x, name="cube", entry="x")),
     -2: fused(lambda x: np.reciprocal(x * x)),
     -0.5: rsqrt,
 }

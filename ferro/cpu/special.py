@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from ferro.cpu.blocks import HALF, float32, fused
+from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.elementwise import primitive as _primitive
+from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
 from ferro.cpu.kernels.common import split as _split
 from ferro.cpu.pointwise import typed
 from ferro.cpu.thresholds import SPECIAL_LEAST
@@ -34,6 +36,24 @@ def _from_scipy(name: str, doc: str) -> Callable:
     return function
 
 
+def _numbers(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SMALL), 100_000):
+        yield (make(n) * 0.99,)
+
+
+def _by_kernel(name: str, otherwise: Callable) -> Callable:
+    """A function of SciPy's; of large float32 arrays a kernel."""
+
+    def function(x: Any) -> Any:
+        if x.dtype is float32 and x.size >= SMALL and has_kernel(x, name):
+            return pointwise(name, x)
+        return otherwise(x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = otherwise.__doc__
+    return by_kernels(f"jit_special.{name}", _numbers)(function)
+
+
 def _over_threads(ufunc: Callable, x: Any) -> Any:
     if not x.flags.forc:
         return ufunc(x)
@@ -44,9 +64,9 @@ def _over_threads(ufunc: Callable, x: Any) -> Any:
 
 
 erf = _primitive("erf", lambda x: _special("erf")(x), entry="x")
-erfc = _from_scipy("erfc", "1 - erf x.")
+erfc = _by_kernel("erfc", _from_scipy("erfc", "1 - erf x."))
 erfcx = _from_scipy("erfcx", "exp(x²) erfc x.")
-erfinv = _from_scipy("erfinv", "The inverse of erf.")
+erfinv = _by_kernel("erfinv", _from_scipy("erfinv", "The inverse of erf."))
 ndtr = _from_scipy("ndtr", "The distribution function of the normal distribution.")
 log_ndtr = _from_scipy("log_ndtr", "ln ndtr x.")
 ndtri = _from_scipy("ndtri", "The inverse of ndtr.")
@@ -62,9 +82,12 @@ zeta = _from_scipy("zeta", "Σ 1 / (k + y)^x over k ≥ 0, Hurwitz' zeta functio
 _gammaln = _from_scipy("gammaln", "ln |Γ(x)|.")
 
 
-def lgamma(x: Any) -> Any:
+def _lgamma(x: Any) -> Any:
     """ln |Γ(x)|, ∞ at ±∞."""
     return np.where(x == -np.inf, typed(np.inf, x), _gammaln(x))
+
+
+lgamma = _by_kernel("lgamma", _lgamma)
 
 
 def polygamma(n: int, x: Any) -> Any:

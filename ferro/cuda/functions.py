@@ -63,6 +63,7 @@ TWINS = frozenset(
         "pooling",
         "powers",
         "products",
+        "quotients",
         "recurrent",
         "reductions",
         "scans",

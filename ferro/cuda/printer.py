@@ -68,6 +68,8 @@ CALLS = {
         "sin",
         "sqrt",
         "tanh",
+        "trunc",
+        "copysign",
     ]
 }
 CALLS |= {"maximum": "larger", "minimum": "smaller"}

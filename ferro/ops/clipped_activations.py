@@ -128,7 +128,7 @@ def _hardsigmoid_slope(xp: Any, g: Any, x: Any) -> Any:
 
 HARDSIGMOID = Op(
     "hardsigmoid",
-    elementwise(_gate, name="hardsigmoid"),
+    elementwise(_gate, name="hardsigmoid", entry="x"),
     kind=ELEMENTWISE,
     x=_hardsigmoid_slope,
     path="nn.functional.hardsigmoid",

@@ -188,7 +188,7 @@ def allclose(
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both tensors have the same shape and the same elements."""
     x, y = need_tensor("equal", "input", input)._data, need_tensor("equal", "other", other)._data
-    return x.shape == y.shape and bool((x == y).all())
+    return x.shape == y.shape and xp_of(x).all_equal(x, y)
 
 
 def equals(self: Any, other: Any) -> Any:

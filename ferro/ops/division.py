@@ -74,9 +74,23 @@ def rounded_quotient(input: Any, other: Any, mode: str) -> Any:
     """The quotient rounded towards zero or down; RuntimeError for an integer division by zero."""
     if mode not in ("trunc", "floor"):
         raise RuntimeError(f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {mode!r}")
-    x, y = promote(*operands("div", input, other))
-    no_zero_division("div", x, y)
-    return apply(DIV_TRUNC if mode == "trunc" else DIV_FLOOR, (x, y))
+    return divided(DIV_TRUNC if mode == "trunc" else DIV_FLOOR, input, other, "div")
+
+
+def divided(op: Op, x: Any, y: Any, name: str = "") -> Any:
+    """An operation that divides by y, after promotion; RuntimeError for an integer division by zero."""
+    if isinstance(x, TensorBase):
+        kind = x._data.dtype.kind
+        if isinstance(y, TensorBase):
+            plain = kind == "f" and y._data.dtype is x._data.dtype
+        else:  # (small enough for every dtype)
+            plain = type(y) is int and kind in "iuf" and 0 < y < 128
+        if plain:
+            return binary(op, x, y)
+    name = name or op.name
+    x, y = promote(*operands(name, x, y))
+    no_zero_division(name, x, y)
+    return apply(op, (x, y))
 
 
 def no_zero_division(name: str, x: Any, y: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferro.core.apply import apply
+from ferro.core.apply import apply, binary
 from ferro.core.arguments import need_tensor
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
@@ -117,6 +117,14 @@ def bitwise_not(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 
 def on_bits(op: Op, x: Any, y: Any) -> Any:
     """An operation on integers (or bools, for the logical ones) after promotion."""
+    if isinstance(x, TensorBase) and isinstance(y, TensorBase):
+        dtype = x._data.dtype
+        if dtype is y._data.dtype and (
+            dtype.kind in "iu" or (dtype.kind == "b" and op not in (LEFT_SHIFT, RIGHT_SHIFT))
+        ):
+            return binary(op, x, y)
+    elif type(y) is int and 0 <= y < 128 and isinstance(x, TensorBase) and x._data.dtype.kind in "iu":
+        return binary(op, x, y)
     some_tensor(op.name, x, y)
     x, y = promote(*operands(op.name, x, y))
     kind = x._data.dtype.kind

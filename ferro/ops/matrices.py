@@ -112,7 +112,7 @@ def tril_indices(
         tensor([[0, 1, 1],
                 [0, 0, 1]])
     """
-    return _indices("tril_indices", row, col, dtype, device, lambda: np.tri(row, col, offset, dtype=bool))
+    return _indices("tril_indices", row, col, dtype, device, lambda rows: (0, rows + (offset + 1)))
 
 
 def triu_indices(
@@ -135,10 +135,15 @@ def triu_indices(
         tensor([[0, 0, 1],
                 [0, 1, 1]])
     """
-    return _indices("triu_indices", row, col, dtype, device, lambda: ~np.tri(row, col, offset - 1, dtype=bool))
+    return _indices("triu_indices", row, col, dtype, device, lambda rows: (rows + offset, col))
 
 
-def _indices(name: str, row: int, col: int, dtype: Any, device: Any, mask: Any) -> Tensor:
+_FEW = 16  # elements up to which a list of places is as quick
+_SLICES = 512  # columns from which on a row is written by two slices
+
+
+def _indices(name: str, row: int, col: int, dtype: Any, device: Any, span: Any) -> Tensor:
+    """The places of the columns from where to where `span` says of the number of a row, or of all."""
     for argument, n in (("row", row), ("col", col)):
         if n < 0:
             raise RuntimeError(f"{name}: {argument} must be non-negative, got{n}")
@@ -147,7 +152,31 @@ def _indices(name: str, row: int, col: int, dtype: Any, device: Any, mask: Any) 
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{dtypes.type_name(dtypes.from_numpy(np.dtype(wanted)))}': choose an integer dtype"
         )
-    return finish(name, np.stack(mask().nonzero()).astype(wanted), False, device)
+    return finish(name, (_listed if row * col <= _FEW else _filled)(row, col, span, wanted), False, device)
+
+
+def _listed(row: int, col: int, span: Any, dtype: Any) -> Any:
+    places = [(i, j) for i in range(row) for j in range(max(span(i)[0], 0), min(span(i)[1], col))]
+    return np.array(places, dtype).reshape(-1, 2).T.copy()
+
+
+def _filled(row: int, col: int, span: Any, dtype: Any) -> Any:
+    rows = np.arange(row)
+    begin, end = [np.minimum(np.maximum(x, 0), col) for x in span(rows)]
+    count = np.maximum(end - begin, 0)
+    behind = count.cumsum()
+    n = int(behind[-1]) if row else 0
+    found = np.empty((2, n), dtype)
+    if col < _SLICES:
+        found[0] = rows.repeat(count)
+        np.subtract(np.arange(n), (behind - count - begin).repeat(count), out=found[1], casting="unsafe")
+    else:
+        columns, p = np.arange(col, dtype=dtype), 0
+        for i, (first, wide) in enumerate(zip((begin + 0 * rows).tolist(), count.tolist(), strict=True)):
+            found[0, p : p + wide] = i
+            found[1, p : p + wide] = columns[first : first + wide]
+            p += wide
+    return found
 
 
 def diag(input: Tensor, diagonal: int = 0, *, out: Tensor | None = None) -> Tensor:

@@ -313,7 +313,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
 
 PRELU = Op(
     "prelu",
-    lambda xp, x, w: xp.where(x > 0, x, w * x),
+    lambda xp, x, w: xp.prelu(x, w),
     kind=ELEMENTWISE,
     x=lambda xp, g, x, w: xp.where(x > 0, g, g * w),
     w=lambda xp, g, x: xp.where(x > 0, 0, g * x),

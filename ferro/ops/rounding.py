@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferro.core import dtypes
-from ferro.core.apply import apply, unary
+from ferro.core.apply import unary
 from ferro.core.arguments import need_tensor
 from ferro.core.backend import xp_of
 from ferro.core.base import TensorBase, wrap
 from ferro.core.inplace import augmented, in_place
 from ferro.core.into import into
 from ferro.core.op import ELEMENTWISE, Op
-from ferro.core.operands import of_array, operands, promote
+from ferro.core.operands import of_array, promote
 from ferro.core.origins import on_one_device
 from ferro.core.samples import Arg, Sample, declare, singular, unary_samples
-from ferro.ops.division import no_zero_division, rounded_quotient, some_tensor
+from ferro.ops.division import divided, rounded_quotient, some_tensor
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -164,9 +164,7 @@ def fmod(input: Tensor, other: Any, *, out: Tensor | None = None) -> Tensor:
         >>> ferro.fmod(ferro.tensor([-5, 5]), 3)
         tensor([-2,  2])
     """
-    x, y = promote(*operands("fmod", need_tensor("fmod", "input", input), other))
-    no_zero_division("fmod", x, y)
-    result = apply(FMOD, (x, y))
+    result = divided(FMOD, need_tensor("fmod", "input", input), other)
     return result if out is None else into("fmod", out, result, input, other)
 
 
@@ -208,9 +206,7 @@ def remainder(input: Any, other: Any, *, out: Tensor | None = None) -> Tensor:
         tensor([1, 2])
     """
     some_tensor("remainder", input, other)
-    x, y = promote(*operands("remainder", input, other))
-    no_zero_division("remainder", x, y)
-    result = apply(REMAINDER, (x, y))
+    result = divided(REMAINDER, input, other)
     return result if out is None else into("remainder", out, result, input, other)
 
 

@@ -186,3 +186,25 @@ def test_an_array_that_is_read_only_is_warned_of_once_and_cannot_be_written(torc
         ferro.set_warn_always(False)
     with pytest.raises(RuntimeError, match="read-only"):
         t.add_(1)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(0, 3), (3, 0), (4, 4), (5, 9), (9, 5), (600, 700), (700, 600)])
+@pytest.mark.parametrize("offset", [-800, -3, 0, 1, 6, 800])
+def test_places_of_triangles_are_those_of_numpy(rows: int, columns: int, offset: int) -> None:
+    wanted = [np.triu_indices(rows, offset, columns), np.tril_indices(rows, offset, columns)]
+    for found, places in zip((ferro.triu_indices, ferro.tril_indices), wanted, strict=True):
+        np.testing.assert_array_equal(found(rows, columns, offset).numpy(), np.array(places))
+        assert found(rows, columns, offset, dtype=ferro.int32).dtype is ferro.int32
+
+
+@pytest.mark.parametrize("size", [1, 5, 40_000, 100_000])
+def test_equal_sees_one_other_element_and_nan(size: int) -> None:
+    x = ferro.arange(size).float()
+    assert ferro.equal(x, x.clone())
+    assert ferro.equal(x.flip(0), x.flip(0).clone())
+    for place in {0, size // 2, size - 1}:
+        y = x.clone()
+        y[place] = -1
+        assert not ferro.equal(x, y)
+        y[place] = float("nan")
+        assert not ferro.equal(y, y)

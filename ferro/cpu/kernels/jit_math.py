@@ -144,7 +144,7 @@ def _tanh64(x):
 
 
 @device
-def _log_near_1(z):
+def log_near_1(z):
     """log(1 + z) - z of a float32 from -0.3 to 0.42."""
     p = f32(0.0674663756)
     p = p * z + f32(-0.116756507)
@@ -180,7 +180,7 @@ def _log1p_unit32(x):
     # for 0 <= x <= 1: log(1 + x) = log(2) e + log(1 + z) with |z| small and exact
     above = x > f32(0.41421356)
     z = (x - f32(1)) * f32(0.5) if above else x
-    y = z + _log_near_1(z)
+    y = z + log_near_1(z)
     return y + f32(0.6931471805599453) if above else y
 
 
@@ -200,7 +200,7 @@ def _log1p32(x):
     lost = lost * float32_of(i32(i32(i32(127) - k) << i32(23))) if k < i32(25) else f32(0)
     z = (m - f32(1)) + lost
     e = f32(k)
-    y = z + (_log_near_1(z) - e * f32(2.12194440e-4)) + e * f32(0.693359375)
+    y = z + (log_near_1(z) - e * f32(2.12194440e-4)) + e * f32(0.693359375)
     y = y if x < f32(np.inf) else x  # (nan too)
     bad = f32(-np.inf) if x == f32(-1) else f32(np.nan)
     return bad if x <= f32(-1) else y
@@ -334,7 +334,7 @@ def _end_of_log64(x, y):
 def _log32(x):
     e, m = _split_log32(x)
     z = m - f32(1)
-    return _end_of_log32(x, z + (_log_near_1(z) - e * f32(2.12194440e-4)) + e * f32(0.693359375))
+    return _end_of_log32(x, z + (log_near_1(z) - e * f32(2.12194440e-4)) + e * f32(0.693359375))
 
 
 @device
@@ -351,7 +351,7 @@ def _log64(x):
 def _log2_32(x):
     e, m = _split_log32(x)
     z = m - f32(1)
-    y = _log_near_1(z)
+    y = log_near_1(z)
     return _end_of_log32(
         x, (z * f32(1.925963033500115e-8) + y * f32(1.4426950408889634)) + z * f32(1.44269502162933) + e
     )

@@ -43,6 +43,8 @@ CIRCULAR = {
 _OPERATORS = OPERATORS | {
     operator.abs: "abs({})",
     "abs": "abs({})",
+    "trunc": "np.trunc({})",
+    "copysign": "math.copysign({}, {})",
     operator.and_: "{} & {}",
     operator.or_: "{} | {}",
     operator.invert: "not {}",
