@@ -62,6 +62,7 @@ INSTEAD: dict[str, Any] = {
     "ferro.cpu.reductions.number": lambda value, dtype: dtype.type(value),
     "ferro.cpu.pointwise._one": lambda dtype: dtype.type(1),
     "ferro.cpu.pointwise._zero": lambda dtype: dtype.type(0),
+    "ferro.cpu.pointwise.prelu": lambda x, w: numpy.where(x > 0, x, w * x),  # (looking at a weight waits)
     "ferro.cpu.rows.scalar": lambda value, dtype: dtype.type(value),
     "ferro.cpu.shape._address": layouts.address,
     "ferro.cpu.shape.strided": layouts.strided,
