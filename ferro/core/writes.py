@@ -64,7 +64,7 @@ def joined_into(target: Any, tensors: tuple, dim: int, shape: tuple, name: str) 
         return None
     mode = MODE.get() if ACTIVE else None
     out, first = target._data, tensors[0]._data
-    if out.shape != shape or not may_be_written(target, mode) or not out.flags.c_contiguous:
+    if out.shape != shape or out.size < COPY_LEAST or not may_be_written(target, mode) or not out.flags.c_contiguous:
         return None
     if any(t is target or t._data.shape != first.shape or not may_be_read(t, target, mode) for t in tensors):
         return None

@@ -126,13 +126,6 @@ def join(out: np.ndarray, xs: Sequence[np.ndarray], dim: int) -> bool:
         flags = x.flags
         if not (flags.c_contiguous and flags.aligned and x.dtype is out.dtype and x.shape == first.shape):
             return False
-    if out.size < COPY_LEAST:
-        if out.ndim > first.ndim:
-            if dim == first.ndim:
-                return False
-            out = out.reshape(*first.shape[:dim], -1, *first.shape[dim + 1 :])
-        np.concatenate(xs, dim, out)
-        return True
     joints = _joints(out.dtype, first.shape, dim, len(xs)) if len(xs) <= COPY_PLANS else None
     parallel = None if joints is None else readiness.parallel(_MOVE)
     if joints is None or parallel is None:
