@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import backend
 from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.views import viewed
 from ferro.ops.reductions import sum
 from ferro.ops.scans import cumsum
+from ferro.ops.slices import NARROW
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -51,18 +54,22 @@ def diff(
         x = backend.functional.clone(input)
         return x if out is None else into("diff", out, x)
     d = one_dim("diff", a.ndim, dim)
-    parts = [
-        _joinable(label, p, a, d)
-        for label, p in (("prepend", prepend), ("input", input), ("append", append))
-        if p is not None
-    ]
-    fn = backend.functional
-    x = fn.cat(parts, d) if len(parts) > 1 else input
+    fn, x = backend.functional, input
+    if prepend is not None or append is not None:
+        given = (("prepend", prepend), ("input", input), ("append", append))
+        x = fn.cat([_joinable(label, p, a, d) for label, p in given if p is not None], d)
     length = x._data.shape[d]
     for k in range(min(n, length)):
-        high, low = fn.narrow(x, d, 1, length - k - 1), fn.narrow(x, d, 0, length - k - 1)
+        high, low = [viewed(NARROW, x, (key,)) for key in _neighbours(d, length - k)]
         x = fn.logical_xor(high, low) if a.dtype.kind == "b" else high - low
     return x if out is None else into("diff", out, x)
+
+
+@lru_cache(maxsize=256)
+def _neighbours(d: int, n: int) -> tuple[tuple, tuple]:
+    """The keys of all elements but the first and of all but the last of n along dimension d."""
+    before = (slice(None),) * d
+    return (*before, slice(1, n), ...), (*before, slice(0, n - 1), ...)
 
 
 def _joinable(label: str, part: Any, a: Any, dim: int) -> Any:

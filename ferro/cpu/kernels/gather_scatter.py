@@ -110,7 +110,7 @@ def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
     shape, count, kind = x.shape, index.size, x.dtype
     table = x.ndim == 2 and dim == 0
     size, width = shape if table else (shape[dim], math.prod(shape[dim + 1 :]))
-    if count * width < SMALL or (1 < width < TAKE_NARROW and not helpers()):
+    if math.prod(shape[:dim]) * count * width < SMALL or (1 < width < TAKE_NARROW and not helpers()):
         return None
     if not (x.flags.c_contiguous and index.dtype == _PLACES and has_kernel(x, "take", "gather_rows")):
         return None
