@@ -46,8 +46,7 @@ _or: Any = np.logical_or.reduce
 
 def wide(x: Any) -> Any:
     """x, as float32 if it holds 16-bit floats."""
-    d = x.dtype
-    return x.astype(FLOAT32) if d is FLOAT16 or d is BFLOAT16 else x
+    return x.astype(FLOAT32) if x.dtype is FLOAT16 or x.dtype is BFLOAT16 else x
 
 
 def whole(out: Any) -> Any:
@@ -150,13 +149,14 @@ def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 def nansum(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Sum over the dimensions `dim`, nan counted as zero."""
+    found = _sum_if_clean(x, dim, keepdim)
+    return cpu.sum(select(np.isnan(x), np.zeros((), x.dtype), x), dim, keepdim) if found is None else found
+
+
+def _sum_if_clean(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """The sum, None if it shows that there may be nan."""
     found = cpu.sum(x, dim, keepdim)
-    if found.size == 1 and found.dtype.kind == "f":
-        some = found.item()
-        fine = some == some  # noqa: PLR0124 (nan)
-    else:
-        fine = not np.isnan(found).any()
-    return found if fine else cpu.sum(select(np.isnan(x), np.zeros((), x.dtype), x), dim, keepdim)
+    return found if not (np.isnan(found.item()) if found.size == 1 else np.isnan(found).any()) else None
 
 
 _PRODUCTS = kernels("jit_reduce.prod_rows prod_columns quotients")
