@@ -36,8 +36,7 @@ __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_n
            "min_dim", "nansum", "prod", "prod_others", "sum", "tie_weights", "value_gather",
            "value_scatter"]  # fmt: skip
 
-FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-FLOAT32 = np.dtype(np.float32)
+FLOAT16, BFLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
 _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
 _and: Any = np.logical_and.reduce
@@ -396,5 +395,6 @@ def any(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 def count_nonzero(x: Any, dim: tuple) -> Any:
     """How many elements over the dimensions `dim` are non-zero."""
-    whole = len(dim) == x.ndim and x.dtype.kind in "fiub"  # of which NumPy does not make booleans first
-    return np.array(np.count_nonzero(x) if whole else np.count_nonzero(x, axis=dim), np.int64)
+    if len(dim) == x.ndim and x.dtype.kind in "fiub":  # of a few numbers NumPy does not make booleans first
+        return np.array(np.count_nonzero(x if x.size < SMALL or x.dtype.kind == "b" else x != 0), np.int64)
+    return np.array(np.count_nonzero(x, axis=dim), np.int64)
