@@ -27,7 +27,8 @@ Note [Layouts]
     elements again after it has written them. Arrays may then have their
     dimensions in any order in memory, the same for all, without gaps: so has the result then. With dims that order may be
     any, too, where all dimensions are reduced, or one of a matrix. A small first array whose dimensions lie in order, with
-    gaps (a slice, say), is copied.
+    gaps (a slice, say), is copied; a large one, or one beside which others lie otherwise, is taken row by row where rows lie side
+    by side: see Note [Views in entries] in jit_views.py.
 
     Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; taken, a
     row for each number of the index; counted, a matrix; rows, weight, one, norms and channels as above; none, of functions
@@ -163,7 +164,7 @@ if class_of({a}) != bool_type(): return 0
 keep = {a} == the_true()
 |""",
 }
-# What is asked of an x that is not plain, where its dimensions may lie in any order: a small one with gaps is copied.
+# What is asked of an x that is not plain, where its dimensions may lie in any order; those with gaps are copied, or taken row by row.
 _FREE = """
 gaps = not plain and not is_without_gaps({a}, width)
 if gaps and ({unless_gaps} or not is_in_order({a})): return 0
