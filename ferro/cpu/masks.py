@@ -18,6 +18,8 @@ from ferro.native import readiness
 from ferro.native.thresholds import CHUNK
 from ferro.native.workers import run_rows
 
+INT64 = np.dtype(np.int64)
+
 __all__ = ["masked_fill", "masked_fill_", "masked_scatter", "masked_scatter_", "masked_select", "masked_spread", "nonzero"]  # fmt: skip
 
 
@@ -89,8 +91,21 @@ def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
     return masked_scatter_(contiguous(x), mask, src)
 
 
+def _sparse(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SMALL), 40 * CHUNK):
+        yield (np.maximum(make(n), 0),)
+        yield (np.maximum(make(2, n // 6, 3), 0),)
+
+
+@by_kernels("jit_masks.places", _sparse)
 def nonzero(x: Any) -> Any:
     """The indices of the elements that are not 0: one row for each."""
+    if x.size >= SMALL and x.shape[-1] > 1 and x.dtype.kind in "fiub" and readiness.ready(("places",), INT64):
+        mask = x if x.dtype.kind == "b" else x != 0
+        parts, before = _counted(flags := contiguous(mask).reshape(-1))
+        out = np.empty((x.ndim, before[-1]), np.int64)
+        run_rows("places", parts, parts, (0, parts, parts, flags, before, np.array(x.shape), out), -1, 0)
+        return out.T
     return np.array(x.nonzero(), np.int64).T if x.ndim else np.argwhere(x).astype(np.int64, copy=False)
 
 

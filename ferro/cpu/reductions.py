@@ -28,6 +28,7 @@ from ferro.cpu.kernels.reduce import (
     quotients,
     total,
 )
+from ferro.cpu.masks import select
 from ferro.cpu.namespace import cpu
 from ferro.cpu.thresholds import SUM_GRAIN, SUM_LEAST, SUM_RUN
 
@@ -35,8 +36,7 @@ __all__ = ["all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_n
            "min_dim", "nansum", "prod", "prod_others", "sum", "tie_weights", "value_gather",
            "value_scatter"]  # fmt: skip
 
-FLOAT16, BFLOAT16 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-FLOAT32 = np.dtype(np.float32)
+FLOAT16, BFLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)
 _add: Any = np.add.reduce
 _multiply: Any = np.multiply.reduce
 _and: Any = np.logical_and.reduce
@@ -45,8 +45,7 @@ _or: Any = np.logical_or.reduce
 
 def wide(x: Any) -> Any:
     """x, as float32 if it holds 16-bit floats."""
-    d = x.dtype
-    return x.astype(FLOAT32) if d is FLOAT16 or d is BFLOAT16 else x
+    return x.astype(FLOAT32) if x.dtype is FLOAT16 or x.dtype is BFLOAT16 else x
 
 
 def whole(out: Any) -> Any:
@@ -149,7 +148,14 @@ def mean(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 def nansum(x: Any, dim: tuple, keepdim: bool) -> Any:
     """Sum over the dimensions `dim`, nan counted as zero."""
-    return cpu.sum(np.where(np.isnan(x), np.zeros((), x.dtype), x), dim, keepdim)
+    found = _sum_if_clean(x, dim, keepdim)
+    return cpu.sum(select(np.isnan(x), np.zeros((), x.dtype), x), dim, keepdim) if found is None else found
+
+
+def _sum_if_clean(x: Any, dim: tuple, keepdim: bool) -> Any:
+    """The sum, None if it shows that there may be nan."""
+    found = cpu.sum(x, dim, keepdim)
+    return found if not (np.isnan(found.item()) if found.size == 1 else np.isnan(found).any()) else None
 
 
 _PRODUCTS = kernels("jit_reduce.prod_rows prod_columns quotients")
@@ -389,5 +395,6 @@ def any(x: Any, dim: tuple, keepdim: bool) -> Any:
 
 def count_nonzero(x: Any, dim: tuple) -> Any:
     """How many elements over the dimensions `dim` are non-zero."""
-    whole = len(dim) == x.ndim and x.dtype.kind in "fiub"  # of which NumPy does not make booleans first
-    return np.array(np.count_nonzero(x) if whole else np.count_nonzero(x, axis=dim), np.int64)
+    if len(dim) == x.ndim and x.dtype.kind in "fiub":  # of a few numbers NumPy does not make booleans first
+        return np.array(np.count_nonzero(x if x.size < SMALL or x.dtype.kind == "b" else x != 0), np.int64)
+    return np.array(np.count_nonzero(x, axis=dim), np.int64)

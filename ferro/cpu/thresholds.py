@@ -57,6 +57,10 @@ COPY_CHUNK = 1 << 13
 # shown by: bench/run.py --rows 'indexing: (cat|stack|roll)'
 COPY_ROW = 1 << 15
 
+# elements: of rows of a copy, up to which the columns of longer ones are copied instead
+# shown by: bench/sweep.py --rows unfold
+COPY_FEW = 8
+
 # copies: planned together, up to which the plan is kept for the next time
 # shown by: bench/run.py --rows 'indexing: .*(cat|split)'
 COPY_PLANS = 64

@@ -59,6 +59,7 @@ INSTEAD: dict[str, Any] = {
     "ferro.cpu.recurrent._plain": lambda x: numpy.array(x, order="C"),
     "ferro.cpu.linalg_spectral._lapack": lambda name, function, x, *args: function(x, *args),
     "ferro.cpu.masks.select": lambda condition, x, y: numpy.where(condition, x, y),
+    "ferro.cpu.reductions._sum_if_clean": lambda x, dim, keepdim: None,
     "ferro.cpu.reductions.number": lambda value, dtype: dtype.type(value),
     "ferro.cpu.pointwise._one": lambda dtype: dtype.type(1),
     "ferro.cpu.pointwise._zero": lambda dtype: dtype.type(0),

@@ -26,7 +26,7 @@ from numba.core import cgutils
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 
-from ferro.native import jit_arrays, jit_fields, jit_interpreter
+from ferro.native import jit_arrays, jit_fields, jit_interpreter, jit_views
 from ferro.native.jit import LATE, device, link_late
 from ferro.native.jit import kernel as as_kernel
 from ferro.native.jit_export import ENTRY, assembled, entry_type
@@ -44,6 +44,7 @@ from ferro.native.thresholds import (
     ENTRY_MOST,
     MOST_CHUNKS,
     SMALL,
+    VIEW_LEAST,
 )
 from ferro.native.work_queue import ASLEEP, BUDGET, CORES, GATHER, MEMBERS, QUEUE, RUNS, WANTED
 
@@ -125,6 +126,7 @@ _NAMES: dict[str, Any] = {
     **vars(jit_fields),
     **vars(jit_interpreter),
     **vars(jit_arrays),
+    **vars(jit_views),
     "freely": freely,
     "freely_in_rows": freely_in_rows,
     "queue": queue,
@@ -140,6 +142,7 @@ _NAMES: dict[str, Any] = {
     "CHUNKS": MOST_CHUNKS,
     "COLUMNS": ENTRY_COLUMNS,
     "BLOCK": ENTRY_BLOCK,
+    "VIEW_LEAST": VIEW_LEAST,
 }
 
 

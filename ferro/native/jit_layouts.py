@@ -27,7 +27,8 @@ Note [Layouts]
     elements again after it has written them. Arrays may then have their
     dimensions in any order in memory, the same for all, without gaps: so has the result then. With dims that order may be
     any, too, where all dimensions are reduced, or one of a matrix. A small first array whose dimensions lie in order, with
-    gaps (a slice, say), is copied.
+    gaps (a slice, say), is copied; a large one, or one beside which others lie otherwise, is taken row by row where rows lie side
+    by side: see Note [Views in entries] in jit_views.py.
 
     Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; taken, a
     row for each number of the index; counted, a matrix; rows, weight, one, norms and channels as above; none, of functions
@@ -55,7 +56,7 @@ plain = is_plain({a}, number)
 | elements(T, {x_read}, {size})""",
     "=": """
 same_{a} = is_plain({a}, number) and is_like({x}, {a}) if plain else lies_like({x}, {a}, number)
-if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
+if not same_{a} and ({unless_same} or not may_be_read({x}, {a}, number)): return 0
 | elements(T, {a}_read, {size})""",
     "~": """
 n_{a}, same_{a} = 1, True
@@ -67,7 +68,7 @@ elif is_plain({a}, number) and (plain or ndim_of({a}) == 0):
     n_{a} = size_of({a})
 else:
     n_{a}, same_{a} = size, not plain and lies_like({x}, {a}, number)
-    if not same_{a} and (size > MOST or not may_be_read({x}, {a}, number)): return 0
+    if not same_{a} and ({unless_same} or not may_be_read({x}, {a}, number)): return 0
 | array_at(T, numbers if is_number({a}) else data_of({a}_read), (n_{a},))""",
     "mask": """
 if not is_array({x}, number) or not is_plain({a}, BOOL) or not is_like({x}, {a}): return 0
@@ -163,11 +164,27 @@ if class_of({a}) != bool_type(): return 0
 keep = {a} == the_true()
 |""",
 }
-# What is asked of an x that is not plain, where its dimensions may lie in any order: a small one with gaps is copied.
+# What is asked of an x that is not plain, where its dimensions may lie in any order; those with gaps are copied, or taken row by row.
 _FREE = """
 gaps = not plain and not is_without_gaps({a}, width)
-if gaps and (size > MOST or not is_in_order({a})): return 0
+if gaps and ({unless_gaps} or not is_in_order({a})): return 0
 plain = plain or gaps"""
+# The rest of what is done row by row, and what is left to others: small arrays are copied.
+_IN_VIEWS = """
+        rows = put_result(words, width)
+        if rows > 0:
+            out = like({x}, True)
+            many = helpers() if size > MOST and out != 0 else 0
+            if out == 0 or many < 0:
+                release(out)
+                return -1
+            put_address(words, out)
+            put_body(kernel, words, ({values},))
+            chunks = max(min(size // GRAIN, CHUNKS, rows), 1)
+            freely_in_rows(by_views, (queue(), many, chunks, rows, -1, 0), (0, rows, words))
+            return out
+if size > MOST and ({anyhow}): return 0
+"""
 # How an array of the result is made, and what the kernel gets of it.
 _RESULTS = {
     "x": "like({x}, plain) | elements(T, {r}, {size})",
@@ -181,6 +198,7 @@ _RESULTS = {
     "rows": "sized({x}, {rows}) | elements(T, {r}, {rows})",
     "weight": "reduced({x}, 0, first, False, False) | elements(T, {r}, columns)",
 }
+VIEWS = 5  # arrays, that of the result among them, whose rows an entry can describe (see jit_views.py)
 _IN_ROWS, _IN_CHANNELS = {"last", "trailing", "labels", "index"}, {"channel", "channels"}
 
 
@@ -204,15 +222,18 @@ class _Text:
         # whether arrays may lie in any order: x is read as it lies, and so is all that is read with it
         self.elementwise = is_elementwise(layout)
         free = self.free = self.results == ["r"] or self.elementwise
+        self.views = self.elementwise and "+" in self.flags and len(self.named("x", "=", "~")) < VIEWS
         names = {kind: f"a{k}" for k, kind in enumerate(self.arguments)}
         self.x = next(names[kind] for kind in ("x", "table", "changed") if kind in names)
+        few = "False" if self.views else "size > MOST"
         self.names = {
             "x": self.x,
             "index": names.get("index", ""),
             "size": "size // columns, columns" if self.in_rows else "size",
             "least": "LEAST" if "many" in arguments else "1",
             "most": "FULL" if "+" in self.flags else "MOST",
-            "unless_plain": _FREE.format(a=self.x).strip() if free else "if not plain: return 0",
+            "unless_plain": _FREE.format(a=self.x, unless_gaps=few).strip() if free else "if not plain: return 0",
+            "unless_same": "(size > MOST and not plain)" if self.views else "size > MOST",
             "x_read": "x_read" if free else self.x,
         }
         rows, channels = "size // columns", "channels"
@@ -250,6 +271,26 @@ class _Text:
         self.lines += [f"if length({a}, 0, 1) != {self.names['rows']}: return 0" for a in self.named("rows")]
         self.given += ["before", "inside", "behind"] if "dims" in self.arguments else []
         self.given += ["0", "channels"] if self.in_channels and "groups" not in self.arguments else []
+
+    def by_views(self) -> None:
+        """Computes what is large and does not lie as the kernel reads it row by row: see Note [Views in entries] in jit_views.py."""
+        if not self.views:
+            return
+        views = self.named("x", "=", "~")
+        anyhow = " or ".join(["gaps", *[f"not same_{a}" for a in self.named("=", "~")]])
+        one = f"elements(T, {self.x}, 1)"
+        values = [
+            one if passed.startswith(("elements", "array_at")) else passed for passed in (*self.given, "elements")
+        ]
+        text = [f"if size >= VIEW_LEAST and plain and wanted == 0 and ({anyhow}):", "    words = room()"]
+        numbers = sum([1 << k for k, a in enumerate(views) if a in self.named("~")])
+        text.append(f"    if put_lengths(words, {self.x}, {numbers}):")
+        for a in views:
+            put = f"put_view(words, {self.x}, {a})"
+            number = f"if is_number({a}): put_one(words, numbers)\n        else: " if a in self.named("~") else ""
+            text += f"        {number}{put}".splitlines()
+        text += _IN_VIEWS.format(x=self.x, anyhow=anyhow, values=", ".join(values)).strip("\n").splitlines()
+        self.lines += text
 
     def gather(self) -> None:
         """Calls those that may help with a large array."""
@@ -345,6 +386,6 @@ def entry(objects, count):
 def source(layout: str, name: str = "entry") -> str:
     """The text of an entry, a function `entry(objects, count)`: see `make` in jit_entries.py for the names in it."""
     text = _Text(layout)
-    for step in (text.read, text.gather, text.copy, text.make, text.call, text.give):
+    for step in (text.read, text.by_views, text.gather, text.copy, text.make, text.call, text.give):
         step()
     return f"def {name}(objects, count):\n" + "".join(f"    {line}\n" for line in text.lines)

@@ -103,7 +103,7 @@ def _pause(_typing):
 
 
 @intrinsic
-def _call(_typing, body, work, chunk):
+def call_body(_typing, body, work, chunk):
     """Call the function at the address `body`."""
 
     def generate(context, builder, _signature, args):
@@ -141,7 +141,7 @@ def _take(queue, me, threads, chunks, body, work):
             chunk = first + _add(queue, NEXT + 8 * share, 1)
             if chunk >= stop:
                 break
-            _call(body, work, chunk)
+            call_body(body, work, chunk)
 
 
 @kernel
@@ -152,7 +152,7 @@ def _lead(queue, limit, chunks, body, work):
     """
     if limit < 1 or _swap(queue, BUSY, 1):  # alone, or the threads serve another caller
         for chunk in range(chunks):
-            _call(body, work, chunk)
+            call_body(body, work, chunk)
         return 0
     for share in range(limit + 1):
         _swap(queue, NEXT + 8 * share, 0)

@@ -31,3 +31,11 @@ ENTRY_COLUMNS = 1 << 8
 # elements: of a chunk of such an operation
 # shown by: bench/run.py --rows "add (row|column)" --threads 2
 ENTRY_BLOCK = 1 << 13
+
+# elements: of slices, from which on a kernel is called for each row; smaller ones are copied
+# shown by: bench/sweep.py --rows 'a\[:, 1:\]'
+VIEW_LEAST = 1 << 12
+
+# elements: of a row, from which on slices are worth a call of a kernel for each row
+# shown by: bench/sweep.py --rows 'a\[:, 1:\]'
+VIEW_COLUMNS = 16

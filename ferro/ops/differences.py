@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ferro.core import backend
 from ferro.core.arguments import need_tensor, one_dim
 from ferro.core.into import into
 from ferro.core.samples import Arg, Sample, declare
+from ferro.core.views import viewed
 from ferro.ops.reductions import sum
 from ferro.ops.scans import cumsum
+from ferro.ops.slices import NARROW
 
 if TYPE_CHECKING:
     from ferro.tensor import Tensor
@@ -51,18 +54,22 @@ def diff(
         x = backend.functional.clone(input)
         return x if out is None else into("diff", out, x)
     d = one_dim("diff", a.ndim, dim)
-    parts = [
-        _joinable(label, p, a, d)
-        for label, p in (("prepend", prepend), ("input", input), ("append", append))
-        if p is not None
-    ]
-    fn = backend.functional
-    x = fn.cat(parts, d) if len(parts) > 1 else input
+    fn, x = backend.functional, input
+    if prepend is not None or append is not None:
+        given = (("prepend", prepend), ("input", input), ("append", append))
+        x = fn.cat([_joinable(label, p, a, d) for label, p in given if p is not None], d)
     length = x._data.shape[d]
     for k in range(min(n, length)):
-        high, low = fn.narrow(x, d, 1, length - k - 1), fn.narrow(x, d, 0, length - k - 1)
+        high, low = [viewed(NARROW, x, (key,)) for key in _neighbours(d, length - k)]
         x = fn.logical_xor(high, low) if a.dtype.kind == "b" else high - low
     return x if out is None else into("diff", out, x)
+
+
+@lru_cache(maxsize=256)
+def _neighbours(d: int, n: int) -> tuple[tuple, tuple]:
+    """The keys of all elements but the first and of all but the last of n along dimension d."""
+    before = (slice(None),) * d
+    return (*before, slice(1, n), ...), (*before, slice(0, n - 1), ...)
 
 
 def _joinable(label: str, part: Any, a: Any, dim: int) -> Any:
@@ -112,12 +119,15 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, di
         >>> ferro.trapezoid(ferro.tensor([0.0, 1.0, 4.0]), dx=2.0)
         tensor(6.)
     """
-    d, pairs, widths = _trapezoids("trapezoid", y, x, dx, dim)
+    d, widths = _trapezoids("trapezoid", y, x, dx, dim)
     if y._data.shape[d] == 0:
-        pairs = y.detach()  # as in PyTorch, the area under nothing has no history
-    if widths is None:
-        return sum(pairs, d) * ((1 if dx is None else dx) / 2.0)
-    return sum(pairs * widths, d) / 2.0
+        return sum(y.detach(), d) * 0.5  # as in PyTorch, the area under nothing has no history
+    if widths is None:  # as in PyTorch, all are summed, without half of the first and the last one
+        fn = backend.functional
+        ends = fn.select(y, d, 0) + fn.select(y, d, y._data.shape[d] - 1)
+        area = sum(y, d) - ends * 0.5
+        return area if dx is None else area * float(dx)
+    return sum(_pairs(y, d) * widths, d) / 2.0
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None = None, dim: int = -1) -> Tensor:
@@ -136,14 +146,21 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: float | None
         >>> ferro.cumulative_trapezoid(ferro.tensor([0.0, 1.0, 4.0]), dx=2.0)
         tensor([1., 6.])
     """
-    d, pairs, widths = _trapezoids("cumulative_trapezoid", y, x, dx, dim)
+    d, widths = _trapezoids("cumulative_trapezoid", y, x, dx, dim)
+    pairs = _pairs(y, d)
     if widths is None:
         return cumsum(pairs, d) * ((1 if dx is None else dx) / 2.0)
     return cumsum(pairs * widths, d) / 2.0
 
 
+def _pairs(y: Tensor, d: int) -> Tensor:
+    """The sums of neighbours along a dimension; y itself if that has no elements."""
+    n, fn = y._data.shape[d], backend.functional
+    return fn.narrow(y, d, 1, n - 1) + fn.narrow(y, d, 0, n - 1) if n else y
+
+
 def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
-    """The dimension counted from the end, the sums of neighbours of y, and the distances of neighbours of x or None."""
+    """The dimension counted from the end, and the distances of neighbours of x or None."""
     if x is not None and dx is not None:
         raise TypeError(
             f"{name}() received an invalid combination of arguments: give either the points x or the spacing dx, not both"
@@ -158,11 +175,8 @@ def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
             raise RuntimeError(f"{name}: received a bool input for `{label}`, but bool is not supported")
     fn = backend.functional
     d = one_dim(name, a.ndim, dim) - a.ndim
-    if a.shape[d] == 0:
-        return d, y, None
-    pairs = fn.narrow(y, d, 1, a.shape[d] - 1) + fn.narrow(y, d, 0, a.shape[d] - 1)
-    if x is None:
-        return d, pairs, None
+    if x is None or a.shape[d] == 0:
+        return d, None
     b = x._data
     if b.ndim == 1:
         if b.shape[0] != a.shape[d]:
@@ -172,10 +186,10 @@ def _trapezoids(name: str, y: Any, x: Any, dx: Any, dim: int) -> tuple:
                 f"points along dimension {dim} of y"
             )
         widths = diff(x)
-        return d, pairs, fn.reshape(widths, (-1,) + (1,) * (-d - 1))
+        return d, fn.reshape(widths, (-1,) + (1,) * (-d - 1))
     if b.ndim < -d:
         x = fn.reshape(x, (1,) * (-d - b.ndim) + b.shape)
-    return d, pairs, diff(x, dim=d)
+    return d, diff(x, dim=d)
 
 
 _AREAS = [

@@ -238,7 +238,8 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     d = one_dim(name, n, dim)
     size = vector_norm(input, p, [k for k in range(n) if k != d], True)
     fn, large = backend.functional, size > maxnorm
-    result = fn.where(large, input / (fn.where(large, size, 1.0) + 1e-7) * maxnorm, input)  # (1 / size² may be 0)
+    # (1 / size² may be 0, so what is divided comes before the factor; slices that stay are divided by 1)
+    result = input / fn.where(large, size + 1e-7, 1.0) * fn.where(large, float(maxnorm), 1.0)
     return result if out is None else into(name, out, result)
 
 

@@ -357,7 +357,7 @@ def isin(
         )
     on_one_device("isin", elements, test_elements)
     dtype = dtypes.result_np(given)
-    x, among = [as_array(g).astype(dtype) for g in given]
+    x, among = [as_array(g).astype(dtype, copy=False) for g in given]
     x, among = backend.beside(among, x), backend.beside(x, among)
     if dtype in HALF:
         x, among = x.astype(np.float32), among.astype(np.float32)

@@ -26,6 +26,38 @@ def test_slices_of_every_width(threads: int, shape: tuple, dtype: type, rng: np.
         ferro.set_num_threads(before)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_runs_of_neighbours_in_an_index(threads: int, rng: np.random.Generator) -> None:
+    x, n = rng.uniform(-1, 1, (4, 200, 310)).astype(np.float32), 310
+    runs = (
+        [1, *range(n), n - 2],
+        [3, 2, 1, *range(n)],
+        [*range(50, n), *range(60)],
+        list(range(n)),
+        [0] * 15 + [*range(n)],
+    )
+    before = ferro.get_num_threads()
+    ferro.set_num_threads(threads)
+    try:
+        for index in map(np.array, runs):
+            np.testing.assert_array_equal(cpu.index_select(x, 2, index), np.take(x, index, 2))
+        for wrong in ([-1, *range(n)], [*range(5, n + 1)]):
+            with pytest.raises(IndexError):
+                cpu.index_select(x, 2, np.array(wrong))
+    finally:
+        ferro.set_num_threads(before)
+
+
+@pytest.mark.parametrize("shape", [(200, 3, 256), (3000, 5), (40_000, 1), (70, 80)])
+def test_windows_and_narrow_rows_are_copied(shape: tuple, rng: np.random.Generator) -> None:
+    x = rng.uniform(-1, 1, shape).astype(np.float32)
+    windows = np.lib.stride_tricks.sliding_window_view(x, 3, 0)
+    for view in (windows, windows[::2], x[::-1], np.moveaxis(x, 0, -1), x[:, :2]):
+        found = strided_copy.contiguous(view)
+        assert found.flags.c_contiguous
+        np.testing.assert_array_equal(found, view)
+
+
 @pytest.mark.parametrize("count", [1, 5, 40, 3000])
 @pytest.mark.parametrize("wrong", [-1, 300, -(2**62)])
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])

@@ -353,3 +353,13 @@ def test_tensors_are_asked_for() -> None:
     for call in (lambda: ferro.sum(wrong), lambda: ferro.amax(wrong), lambda: ferro.var(wrong)):
         with pytest.raises(TypeError, match="must be Tensor"):
             call()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_nansum_with_infinities_beside_nan(dtype: str, torch: Any) -> None:
+    rows = [[1.0, NAN, 2.0], [INF, 1.0, NAN], [INF, -INF, 1.0], [INF, -INF, NAN], [NAN, NAN, NAN], [1.0, 2.0, 3.0]]
+    x, y = ferro.tensor(rows, dtype=getattr(ferro, dtype)), torch.tensor(rows, dtype=getattr(torch, dtype))
+    for dim in (None, 0, 1):
+        with np.errstate(invalid="ignore"):
+            found = x.nansum(dim)
+        np.testing.assert_array_equal(np.asarray(found.double()), y.nansum(dim).double().numpy())

@@ -9,7 +9,8 @@ import numpy as np
 
 from ferro.cpu.by_kernels import kernels
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL, contiguous, has_kernel, share_rows
-from ferro.cpu.thresholds import ADD_CHUNK, INDEX_LIST, TAKE_NARROW
+from ferro.cpu.kernels.strided_copy import assign
+from ferro.cpu.thresholds import ADD_CHUNK, COPY_LEAST, INDEX_LIST, TAKE_NARROW
 from ferro.native.thresholds import CHUNK
 from ferro.native.workers import helpers, run_parts, run_rows
 
@@ -22,6 +23,8 @@ WIDE, PARTS = (
     32,
     8,
 )  # elements of a slice from which parts of a dimension are added to by themselves, and how many parts
+
+RUNS = 16  # of neighbours in an index, up to which they are copied as slices
 
 
 def fits(x: np.ndarray, dim: int, index: np.ndarray) -> bool:
@@ -107,18 +110,30 @@ def take(x: np.ndarray, dim: int, index: np.ndarray) -> np.ndarray | None:
     shape, count, kind = x.shape, index.size, x.dtype
     table = x.ndim == 2 and dim == 0
     size, width = shape if table else (shape[dim], math.prod(shape[dim + 1 :]))
-    if count * width < SMALL or (1 < width < TAKE_NARROW and not helpers()):
+    if math.prod(shape[:dim]) * count * width < SMALL or (1 < width < TAKE_NARROW and not helpers()):
         return None
     if not (x.flags.c_contiguous and index.dtype == _PLACES and has_kernel(x, "take", "gather_rows")):
         return None
     out = np.empty((count, width) if table else (*shape[:dim], count, *shape[dim + 1 :]), kind)
     if width == 1:
-        return _run("take", dim, size, x, index, out)
+        return out if _in_runs(x, size, index, out) else _run("take", dim, size, x, index, out)
     a, b = (x, out) if table else (x.reshape(-1, width), out.reshape(-1, width))
     rows = len(b)
     chunks = min(out.size // CHUNK, rows, MOST_CHUNKS)
     args = (0, rows, size, a, index if index.flags.carray else contiguous(index), b)
     return out if run_rows("take", chunks, rows, args, -1, 0) else _refuse("take", dim, size, index)
+
+
+def _in_runs(x: np.ndarray, size: int, index: np.ndarray, out: np.ndarray) -> bool:
+    """Whether an index of the last dimension is a few runs of neighbours (that of a padding, say), and they are copied."""
+    if out.size < COPY_LEAST or out.size < RUNS * index.size:
+        return False
+    ends = np.flatnonzero(index[1:] - index[:-1] != 1) + 1
+    if len(ends) >= RUNS or not within(index, size):
+        return False
+    starts, stops = [0, *ends.tolist()], [*ends.tolist(), index.size]
+    assign(*[(out[..., a:b], x[..., (k := int(index[a])) : k + b - a]) for a, b in zip(starts, stops, strict=True)])
+    return True
 
 
 def add_slices(out: np.ndarray, dim: int, index: np.ndarray, source: np.ndarray) -> None:

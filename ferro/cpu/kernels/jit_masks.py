@@ -59,3 +59,30 @@ def place(start, stop, parts, mask, before, x, out, clear):
             else:
                 target[i] = value if flags[i] else target[i]
             at += u64(flags[i])
+
+
+@kernel
+def places(start, stop, parts, mask, before, shape, out):
+    """Where the mask is true: out[d, k] is the place along dimension d of the k-th such element."""
+    dims = shape.size
+    columns = shape[dims - 1]
+    for part in range(start, stop):
+        first, last = mask.size * part // parts, mask.size * (part + 1) // parts
+        at, end = u64(before[part]), u64(before[part + 1])
+        row, column, near = first // columns, first % columns, out[dims - 1]
+        while first < last and at < end:
+            count, begin = min(columns - column, last - first), at
+            flags = mask[first : first + count]
+            for j in range(count):
+                if at < end:  # (the last one may be the last of memory)
+                    near[at] = column + j
+                at += u64(flags[j])
+            rest = row
+            for d in range(dims - 2, -1, -1):
+                place, rest = rest % shape[d], rest // shape[d]
+                line = out[d]
+                for k in range(begin, at):
+                    line[k] = place
+            first += count
+            row += 1
+            column = 0

@@ -13,7 +13,7 @@ import numpy as np
 
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.common import GRAIN, MOST_CHUNKS, SMALL
-from ferro.cpu.thresholds import COPY_CHUNK, COPY_LEAST, COPY_PLANS
+from ferro.cpu.thresholds import COPY_CHUNK, COPY_FEW, COPY_LEAST, COPY_PLANS
 from ferro.native import readiness, workers
 
 _COPY, _MOVE, _TRIANGLE = [kernels(f"jit_strided_copy.{name}") for name in ("transposed", "move", "triangle")]
@@ -24,6 +24,8 @@ def _turned(make: Make) -> Iterator[tuple]:
     for n in (*sides(math.ceil(SMALL / 40)), 2 * GRAIN // 40):
         yield (make(n, 40).T,)
         yield (make(2, n, 40).swapaxes(1, 2),)
+    for n in sides(COPY_LEAST // 96):  # windows of three rows
+        yield (np.lib.stride_tricks.sliding_window_view(make(n + 2, 32), 3, 0),)
 
 
 @by_kernels(_COPY, _turned)
@@ -38,7 +40,13 @@ def contiguous(x: np.ndarray) -> np.ndarray:
     if x.size < COPY_LEAST:
         return np.array(x, order="C")
     out = np.empty(x.shape, x.dtype)
-    assign((out, x))
+    few = x.shape[-1]
+    if (
+        few <= COPY_FEW and x.strides[-1] != x.itemsize == x.strides[-2] and x.shape[-2] > few
+    ):  # windows: as longer rows
+        assign(*[(out[..., k], x[..., k]) for k in range(few)])
+    else:
+        assign((out, x))
     return out
 
 
