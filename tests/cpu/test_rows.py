@@ -87,6 +87,39 @@ def test_layer_norm_of_rows_of_any_length(rows, n, dtype):
     assert np.allclose(cpu.layer_norm(x, w, b, 1, 1e-5)[0], wanted, rtol=0, atol=200 * np.finfo(dtype).eps)
 
 
+def _over_rows(L, x, w, g):
+    """Results of normalisations and exponentials of rows, and their gradients for x."""
+    n, F = x.shape[1], L.nn.functional
+    found = []
+    for function in (
+        lambda v: F.layer_norm(v, (n,), w, w),
+        lambda v: F.layer_norm(v, (n,)),
+        lambda v: F.rms_norm(v, (n,), w),
+        lambda v: F.group_norm(v.reshape(2, 4, n // 4), 2),
+        lambda v: F.batch_norm(v.reshape(2, 4, n // 4), None, None, training=True),
+        lambda v: n * (6 * v).softmax(1),
+        lambda v: (6 * v).log_softmax(1),
+        lambda v: (6 * v).logsumexp(1),
+    ):
+        v = x.detach().clone().requires_grad_()
+        out = function(v)
+        (out * g.reshape(out.shape if out.ndim > 1 else (2, n))[..., : 1 if out.ndim == 1 else None].reshape(out.shape)).sum().backward()
+        found += [out.detach().numpy(), v.grad.numpy()]
+    return found
+
+
+def test_float32_sums_over_a_million_numbers_lose_nothing():
+    """Normalisations, softmax and their gradients, beside float64: rows were once added in float32 from end to end."""
+    torch = pytest.importorskip("torch", reason="needs PyTorch")
+    rng = np.random.default_rng(0)
+    x, w, g = rng.random((2, 1 << 20)), rng.random(1 << 20), rng.random((2, 1 << 20))
+    narrow = [a.astype(np.float32) for a in (x, w, g)]
+    wanted = _over_rows(torch, *[torch.from_numpy(a.astype(np.float64)) for a in narrow])
+    found = _over_rows(ferro, *[ferro.from_numpy(a) for a in narrow])
+    for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
+        assert np.abs(a - b).max() <= 1e-6 * np.abs(b).max(), k
+
+
 @with_kernels
 def test_large_gradients_are_no_views():
     """The engine copies a gradient that is a view of another array before a leaf may keep it."""

@@ -106,8 +106,8 @@ def _channel_products(g, x, low, mean, plain, product):
         for a in range(n):
             for k in range(mean.size):
                 one, two = sums_of_products(g[a, low + k], x[a, low + k], mean[k])
-                plain[k] += f64(one)
-                product[k] += f64(two)
+                plain[k] += one
+                product[k] += two
 
 
 @kernel

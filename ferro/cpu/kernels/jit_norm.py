@@ -1,6 +1,6 @@
 """Compiled loops of normalisation over rows (layer norm) and groups of channels.
 
-Column sums are added in float32 over a few rows and then in float64, so that long columns lose no accuracy.
+Long rows and columns lose no accuracy: float32 is added over a few rows, or a piece of a row, and then float64.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ PIECE = 2048  # numbers that stay in the cache between two readings
 
 
 @reduction
-def sums_of_products(g, x, mean):
-    """The sums of g and of g (x - mean)."""
+def _sums_of_products(g, x, mean):
     plain = x.dtype.type(0)
     product = x.dtype.type(0)
     for j in range(x.size):
@@ -30,7 +29,6 @@ def sums_of_products(g, x, mean):
 
 @reduction
 def _weighted_sums_of_products(g, w, x, mean):
-    """The sums of g w and of g w (x - mean)."""
     plain = x.dtype.type(0)
     product = x.dtype.type(0)
     for j in range(x.size):
@@ -38,6 +36,61 @@ def _weighted_sums_of_products(g, w, x, mean):
         plain += gw
         product += gw * (x[j] - mean)
     return plain, product
+
+
+@device
+def sums_of_products(g, x, mean):
+    """The sums of g and of g (x - mean), as float64."""
+    plain, product = f64(0), f64(0)
+    for start in range(0, x.size, PIECE):
+        stop = min(start + PIECE, x.size)
+        one, two = _sums_of_products(g[start:stop], x[start:stop], mean)
+        plain += f64(one)
+        product += f64(two)
+    return plain, product
+
+
+@device
+def weighted_sums_of_products(g, w, x, mean):
+    """The sums of g w and of g w (x - mean), as float64."""
+    plain, product = f64(0), f64(0)
+    for start in range(0, x.size, PIECE):
+        stop = min(start + PIECE, x.size)
+        one, two = _weighted_sums_of_products(g[start:stop], w[start:stop], x[start:stop], mean)
+        plain += f64(one)
+        product += f64(two)
+    return plain, product
+
+
+@device
+def joined(n, mean, squares, more, m, q):
+    """Mean and squares of n numbers and of `more` together. Source: Chan, Golub and LeVeque, Updating Formulae, 1979."""
+    if n == 0:
+        return m, q
+    d = m - mean
+    return mean + d * more / (n + more), squares + q + d * d * n * more / (n + more)
+
+
+@device
+def moments(x):
+    """The mean of a vector and the sum of the squares of the distances from it, in float64; read once, in short pieces."""
+    mean, squares = f64(0), f64(0)
+    for start in range(0, x.size, PIECE):
+        piece = x[start : min(start + PIECE, x.size)]
+        m = mean_of(piece)
+        near = x.dtype.type(m)
+        q = squares_from(piece, near) - piece.size * (m - f64(near)) ** 2
+        mean, squares = joined(start, mean, squares, piece.size, m, q)
+    return mean, squares
+
+
+@device
+def _squares_of(x):
+    """The sum of squares, in float64."""
+    total = f64(0)
+    for start in range(0, x.size, PIECE):
+        total += squares_from(x[start : min(start + PIECE, x.size)], x.dtype.type(0))
+    return total
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -48,8 +101,8 @@ def layer_norm(x, weight, bias, eps, out, mean, rstd):
     T = x.dtype.type
     n = x.shape[1]
     for i in range(x.shape[0]):
-        m = T(mean_of(x[i]))
-        r = T(1 / math.sqrt(squares_from(x[i], m) / n + eps))
+        center, squares = moments(x[i])
+        m, r = T(center), T(1 / math.sqrt(squares / n + eps))
         mean[i] = m
         rstd[i] = r
         read_ahead(x, i + 1)
@@ -72,7 +125,7 @@ def rms_norm(x, weight, eps, out, rstd):
     T = x.dtype.type
     n = x.shape[1]
     for i in range(x.shape[0]):
-        r = T(1 / math.sqrt(squares_from(x[i], T(0)) / n + eps))
+        r = T(1 / math.sqrt(_squares_of(x[i]) / n + eps))
         rstd[i] = r
         if weight.size:
             for j in range(n):
@@ -92,17 +145,16 @@ def layer_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
         m, r = mean[i], rstd[i]
         if out.size:
             if weight.size:
-                plain, product = _weighted_sums_of_products(g[i], weight, x[i], m)
+                plain, product = weighted_sums_of_products(g[i], weight, x[i], m)
             else:
                 plain, product = sums_of_products(g[i], x[i], m)
-            plain /= T(n)
-            product = product * r / T(n) * r  # in this order: r² alone may leave the range
+            shift, of_x = T(plain / n), T(product * r / n * r)
             if weight.size:
                 for j in range(n):
-                    out[i, j] = r * (g[i, j] * weight[j] - plain - (x[i, j] - m) * product)
+                    out[i, j] = r * (g[i, j] * weight[j] - shift - (x[i, j] - m) * of_x)
             else:
                 for j in range(n):
-                    out[i, j] = r * (g[i, j] - plain - (x[i, j] - m) * product)
+                    out[i, j] = r * (g[i, j] - shift - (x[i, j] - m) * of_x)
         if g_weight.size or g_bias.size:
             for j in range(n):
                 some_weight[j] += g[i, j] * ((x[i, j] - m) * r)
@@ -126,13 +178,13 @@ def rms_norm_vjp(g, x, weight, rstd, out, g_weight):
         r = rstd[i]
         if out.size:
             if weight.size:
-                product = _weighted_sums_of_products(g[i], weight, x[i], T(0))[1] * r / T(n) * r
+                of_x = T(weighted_sums_of_products(g[i], weight, x[i], T(0))[1] * r / n * r)
                 for j in range(n):
-                    out[i, j] = r * (g[i, j] * weight[j] - x[i, j] * product)
+                    out[i, j] = r * (g[i, j] * weight[j] - x[i, j] * of_x)
             else:
-                product = sums_of_products(g[i], x[i], T(0))[1] * r / T(n) * r
+                of_x = T(sums_of_products(g[i], x[i], T(0))[1] * r / n * r)
                 for j in range(n):
-                    out[i, j] = r * (g[i, j] - x[i, j] * product)
+                    out[i, j] = r * (g[i, j] - x[i, j] * of_x)
         if g_weight.size:
             for j in range(n):
                 some_weight[j] += g[i, j] * (x[i, j] * r)
@@ -143,28 +195,6 @@ def rms_norm_vjp(g, x, weight, rstd, out, g_weight):
 
 
 # --- groups of channels ----------------------------------------------------------------------------------------------
-
-
-@device
-def joined(n, mean, squares, more, m, q):
-    """Mean and squares of n numbers and of `more` together. Source: Chan, Golub and LeVeque, Updating Formulae, 1979."""
-    if n == 0:
-        return m, q
-    d = m - mean
-    return mean + d * more / (n + more), squares + q + d * d * n * more / (n + more)
-
-
-@device
-def moments(x):
-    """The mean of a vector and the sum of the squares of the distances from it, in float64; read once, in short pieces."""
-    mean, squares = f64(0), f64(0)
-    for start in range(0, x.size, PIECE):
-        piece = x[start : min(start + PIECE, x.size)]
-        m = mean_of(piece)
-        near = x.dtype.type(m)
-        q = squares_from(piece, near) - piece.size * (m - f64(near)) ** 2
-        mean, squares = joined(start, mean, squares, piece.size, m, q)
-    return mean, squares
 
 
 @device
@@ -223,8 +253,7 @@ def group_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
         g_row, row = g[i].reshape(-1), x[i].reshape(-1)
         plain, product = f64(0), f64(0)
         if places == 1:
-            one, two = _weighted_sums_of_products(g_row, w, row, m)
-            plain, product = f64(one), f64(two)
+            plain, product = weighted_sums_of_products(g_row, w, row, m)
             for k in range(g_weight.shape[1]):
                 g_weight[i, k] = f64(g_row[k] * ((row[k] - m) * r))
             for k in range(g_bias.shape[1]):
@@ -232,12 +261,12 @@ def group_norm_vjp(g, x, weight, mean, rstd, out, g_weight, g_bias):
         else:
             for k in range(each):
                 one, two = sums_of_products(g[i, k], x[i, k], m)
-                plain += f64(one * w[k])
-                product += f64(two * w[k])
+                plain += one * f64(w[k])
+                product += two * f64(w[k])
                 if g_weight.size:
-                    g_weight[i, k] = f64(two) * f64(r)
+                    g_weight[i, k] = two * f64(r)
                 if g_bias.size:
-                    g_bias[i, k] = f64(one)
+                    g_bias[i, k] = one
         if not out.size:
             continue
         count = f64(each * places)

@@ -14,6 +14,44 @@ from ferro.native.jit import device, kernel, reduction, whole_registers
 
 f64 = np.float64
 _FAR, _FAR_DOUBLE = FAR[4], FAR[8]
+PIECE = 2048  # numbers of a row that are added in the precision of the data
+
+# --- sums of rows: those of pieces of long ones are added in float64 --------------------------------------------------
+
+
+@device
+def _exp_into(x, top, out):
+    total = f64(0)
+    for start in range(0, x.size, PIECE):
+        stop = min(start + PIECE, x.size)
+        total += f64(exp_into(x[start:stop], top, out[start:stop]))
+    return x.dtype.type(total)
+
+
+@device
+def _sum_of_exp(x, top):
+    total = f64(0)
+    for start in range(0, x.size, PIECE):
+        total += f64(sum_of_exp(x[start : min(start + PIECE, x.size)], top))
+    return x.dtype.type(total)
+
+
+@device
+def _dot(x, y):
+    total = f64(0)
+    for start in range(0, x.size, PIECE):
+        stop = min(start + PIECE, x.size)
+        total += f64(dot(x[start:stop], y[start:stop]))
+    return x.dtype.type(total)
+
+
+@device
+def _total_of(x):
+    total = f64(0)
+    for start in range(0, x.size, PIECE):
+        total += f64(total_of(x[start : min(start + PIECE, x.size)]))
+    return x.dtype.type(total)
+
 
 # --- softmax of rows -------------------------------------------------------------------------------------------------
 
@@ -27,7 +65,7 @@ def softmax(x, out):
         for i in range(first, last):
             noted[i - first] = largest(x[i])
         for i in range(first, last):
-            noted[i - first] = exp_into(x[i], noted[i - first], out[i])
+            noted[i - first] = _exp_into(x[i], noted[i - first], out[i])
         for i in range(first, last):
             scale = x.dtype.type(1) / noted[i - first]
             for j in range(x.shape[1]):
@@ -37,7 +75,7 @@ def softmax(x, out):
 @kernel
 def softmax_vjp(g, y, out):
     for i in range(y.shape[0]):
-        total = dot(g[i], y[i])
+        total = _dot(g[i], y[i])
         for j in range(y.shape[1]):
             out[i, j] = (g[i, j] - total) * y[i, j]
 
@@ -51,7 +89,7 @@ def log_softmax(x, out):
         for i in range(first, last):
             tops[i - first] = largest(x[i])
         for i in range(first, last):
-            sums[i - first] = sum_of_exp(x[i], tops[i - first])
+            sums[i - first] = _sum_of_exp(x[i], tops[i - first])
         for i in range(first, last):
             top, shift = tops[i - first], x.dtype.type(math.log(sums[i - first]))
             for j in range(x.shape[1]):
@@ -62,7 +100,7 @@ def log_softmax(x, out):
 def log_softmax_vjp(g, y, out):
     whole_registers()
     for i in range(y.shape[0]):
-        total = total_of(g[i])
+        total = _total_of(g[i])
         for j in range(y.shape[1]):
             out[i, j] = g[i, j] - exp(y[i, j]) * total
 
@@ -72,7 +110,7 @@ def logsumexp_of(x):
     """The logsumexp of a row."""
     top = largest(x)
     if abs(top) < np.inf:
-        return top + x.dtype.type(math.log(sum_of_exp(x, top)))
+        return top + x.dtype.type(math.log(_sum_of_exp(x, top)))
     for j in range(x.size):  # (a nan may be below an infinity)
         if x[j] != x[j]:
             return x[j]
@@ -231,7 +269,7 @@ def less_norm(x, norm):
         high = T(norm)
         return high, T(norm - f64(high))
     top = largest(x)
-    return top, T(math.log(sum_of_exp(x, top)))
+    return top, T(math.log(_sum_of_exp(x, top)))
 
 
 @kernel
@@ -244,7 +282,7 @@ def row_losses(x, target, weight, ignored, smoothing, losses, norms):
         for i in range(first, last):
             tops[i - first] = largest(x[i])
         for i in range(first, last):
-            sums[i - first] = sum_of_exp(x[i], tops[i - first])
+            sums[i - first] = _sum_of_exp(x[i], tops[i - first])
         for i in range(first, last):
             top, shift = tops[i - first], T(math.log(sums[i - first]))
             norms[i] = f64(top) + f64(shift)
