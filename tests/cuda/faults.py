@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import pytest
+
 from ferro.cuda import kernels
 from ferro.cuda.by_hand import launching
 from ferro.cuda.by_hand.texts import TEAMS
@@ -237,8 +239,7 @@ IMPOSSIBLE = {
 
 
 def _steps(dtype: str) -> None:
-    import torch
-
+    torch = pytest.importorskip("torch")
     from tests.cuda import test_hand_stepping
 
     test_hand_stepping.test_steps_are_those_of_pytorch("adagrad", dtype, torch)
