@@ -129,18 +129,13 @@ def stepped(
     counts = type(count._data) is kind
     counting = counting or Counting("count_steps", (count,))
     counted = [t._data for t in counting.tensors] if counts else []
-    if any(a.dtype.name not in ("float32", "float64") for a in (*there.values(), *counted)):
-        return False
-    if len({a.dtype for a in counted}) > 1 or not all(type(a) is kind for a in counted):
+    if not _are_numbers_there(kind, [*there.values()]) or not _are_numbers_there(kind, counted, alike=True):
         return False
     arrays = arrays_to_change(name, grad, param, *state.values())
     if arrays is None:
         return False
     if counts:
-        for t in counting.tensors:
-            check(t, name)
-            bump(t, name)
-        later(counting.name, tuple(counted), *counting.numbers, behind=counting.behind)
+        _count_later(name, counting)
         there = {"step": count._data, **there}
         step = None
     else:
@@ -152,6 +147,20 @@ def stepped(
     lead = (name, frozenset(has), names, tuple(given), read)
     later("formula_steps", (arrays[0], grad._data, *arrays[1:], *there.values()), *lead, *values)
     return True
+
+
+def _count_later(name: str, counting: Counting) -> None:
+    for t in counting.tensors:
+        check(t, name)
+        bump(t, name)
+    arrays = tuple([t._data for t in counting.tensors])
+    later(counting.name, arrays, *counting.numbers, behind=counting.behind)
+
+
+def _are_numbers_there(kind: type, arrays: list, alike: bool = False) -> bool:
+    """Whether arrays are of a backend and a dtype that its kernels read numbers of; `alike`: of one."""
+    kinds = {a.dtype.name for a in arrays}
+    return kinds <= {"float32", "float64"} and all(type(a) is kind for a in arrays) and not (alike and len(kinds) > 1)
 
 
 def used(group: dict[str, Any], **more: Any) -> frozenset:
