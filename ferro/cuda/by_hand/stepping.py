@@ -22,10 +22,11 @@ __all__ = ["count_momenta", "count_rates", "count_steps", "formula_steps"]
 
 _READ = {"float32": "float", "float64": "double"}
 _KERNEL = 'extern "C" __global__ void __launch_bounds__(256, 2)'  # (powers in double take more than 64 registers)
-# By name: the numbers of a kernel that counts, and what it makes of the numbers c[0], c[1]... that belong together.
+# By name: the numbers of a kernel that counts, and what becomes of each of those that belong together, of which c0 is the count. (A factor is
+# rounded to their dtype before the product is, as a tensor times a number.)
 COUNTED = {
     "count_steps": ((), ("+= 1",)),
-    "count_momenta": (("beta1", "fading"), ("+= 1", "*= beta1 * (1 - 0.5 * pow(0.96, c0 * fading))")),
+    "count_momenta": (("beta1", "fading"), ("+= 1", "*= KIND(beta1 * (1 - 0.5 * pow(0.96, c0 * fading)))")),
     "count_rates": (
         ("lr", "lambd", "alpha", "t0"),
         ("+= 1", "= lr / pow(1 + lambd * lr * c0, alpha)", "= 1 / larger(c0 - t0, 1.0)"),
@@ -38,7 +39,9 @@ def counting_text(name: str, kind: str) -> str:
     """The kernel that counts numbers of a dtype on; `counts` has the addresses of those that belong together, n times."""
     numbers, changes = COUNTED[name]
     given = "".join([f"double {each}, " for each in numbers])
-    body = [f"  *({kind}*)counts[i * {len(changes)} + {k}] {each};" for k, each in enumerate(changes)]
+    body = [
+        f"  *({kind}*)counts[i * {len(changes)} + {k}] {each.replace('KIND', kind)};" for k, each in enumerate(changes)
+    ]
     body.insert(1, f"  const double c0 = *({kind}*)counts[i * {len(changes)}];")
     head = f"KERNEL {name}(place n, {given}const place* counts) {{"
     start = ["  const place i = blockIdx.x * (place)blockDim.x + threadIdx.x;", "  if (i >= n) return;"]
