@@ -285,7 +285,10 @@ def by(f: Any, *args: Any, **kwargs: Any) -> Any:
         if top((args, tuple(kwargs.values()))) is None:
             given = [a[()] if type(a) is np.ndarray and not a.ndim else a for a in args]
             name = str(_NAMES.get(f.__name__, f.__name__))
-            return getattr(LIBRARIES[kind], name)(*given, **kwargs)
+            function = getattr(LIBRARIES[kind], name)
+            if isinstance(f, np.ufunc) and f.signature is None and not kwargs:
+                return SERVING[kind].by_element(function, tuple(given))
+            return function(*given, **kwargs)
         if isinstance(f, np.ufunc):
             return Batched.__array_ufunc__(args[0], f, "__call__", *args, **kwargs)
         return Batched.__array_function__(args[0], f, (), args, kwargs)

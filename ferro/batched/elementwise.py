@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ferro.batched.array import Batched
-from ferro.batched.rules import RULES, declare, each
+from ferro.batched.rules import BY_ELEMENT, RULES, declare, each
 
 UNARY = """abs acos acosh airy_ai airy_ai_prime angle asin asinh atan atanh bessel_j0 bessel_j1 bessel_y0 bessel_y1 ceil conj cos
     cosh digamma entr erf erfc erfcx erfinv exp exp2 expm1 floor frac frexp gelu gelu_slope i0 i0e i1 i1e imag isfinite isinf isnan signbit
     lgamma log log10 log1p log1p_complex log2 log_ndtr logical_not modified_bessel_k0 modified_bessel_k1 ndtr ndtri real
     reciprocal rsqrt scaled_modified_bessel_k0 scaled_modified_bessel_k1 sgn sigmoid sign sin sinc sinh
     spherical_bessel_j0 sqrt tan tanh trunc copy contiguous"""
+OF_MEMORY = ("contiguous", "copy", "imag", "real")  # where their results lie is their own matter
+_before = {*RULES, *OF_MEMORY}
 declare(**each("e", UNARY))
 # with parameters that are numbers
 declare(
@@ -32,6 +34,7 @@ declare(
 declare(**each("e e e", "add_scaled clamp dirichlet_grad lerp lerp_number where masked_fill"))
 declare(**each("e e - ...", "laguerre gegenbauer gegenbauer_pair"))
 declare(addcmul="e e e e", addcdiv="e e e e", polygamma="- e", elementwise="- e ...")
+BY_ELEMENT.update(RULES.keys() - _before)
 
 
 def _typed(f: Any, level: Any, value: Any, like: Any) -> Any:

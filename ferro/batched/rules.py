@@ -30,6 +30,7 @@ from ferro.batched.levels import Level
 RULES: dict[str, Any] = {}
 SHARING: set[str] = set()  # functions whose result may share memory with their argument: they must not run as a loop
 QUIET: set[str] = set()  # functions that are loops by their nature, or cost nothing: no warning
+BY_ELEMENT: set[str] = set()  # elementwise functions: their results may lie in any order of dimensions
 _warned: set[str] = set()
 
 
@@ -80,8 +81,12 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     """The function `name` of arrays of any backend."""
     level = top(args)
     if level is None:
-        module = SERVING.get(device_type(args), cpu) if SERVING else cpu
-        return getattr(module, name)(*args, **kwargs)
+        module: Any = SERVING.get(device_type(args), cpu) if SERVING else cpu
+        function = getattr(module, name)
+        # (NumPy's functions keep the order of dimensions in memory by themselves)
+        if module is not cpu and not kwargs and name in BY_ELEMENT:
+            return module.by_element(function, args)
+        return function(*args, **kwargs)
     found = RULES.get(name)
     result: Any = NotImplemented
     if found is not None:

@@ -125,7 +125,7 @@ class Functions:
         """The array if its elements lie by these strides (in bytes), else a copy."""
         return order.moved(array, strides)
 
-    address = staticmethod(layouts.address)
+    address, by_element = staticmethod(layouts.address), staticmethod(order.by_element)
     is_pinned = staticmethod(pinned.is_pinned)
 
     @staticmethod

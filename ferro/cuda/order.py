@@ -57,6 +57,13 @@ def turned(function: Callable, values: tuple, arrays: list) -> Any:
     return tuple([_back(f, back) for f in found]) if isinstance(found, tuple) else _back(found, back)
 
 
+def by_element(function: Callable, args: tuple) -> Any:
+    """An elementwise function of arrays and other values: its results lie as the arrays decide."""
+    kind = cupy().ndarray
+    arrays = [a for a in args if isinstance(a, kind) and a.ndim]
+    return turned(function, args, arrays) if arrays else function(*args)
+
+
 def _back(found: Any, back: tuple) -> Any:
     """A result with its dimensions turned back: as an array of its own, if it is one."""
     view = found.transpose(back)

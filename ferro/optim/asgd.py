@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ferro.ops.likes import zeros_like
 from ferro.tensor import Tensor
 
-from .fused import stepped, used
+from .fused import Counting, stepped, used
 from .optimizer import Params
 from .per_parameter import PerParameterOptimizer, counted, decayed, is_there, new_count
 
@@ -85,12 +85,8 @@ class ASGD(PerParameterOptimizer):
     @staticmethod
     def _update(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         lr, lambd = float(group["lr"]), group["lambd"]
-        if not is_there(state["step"]):
-            eta, mu = state["eta"].item(), state["mu"].item()
-            given = {"lr": lr, "lambd": lambd, "eta": eta, "mu": mu, "decay": group["weight_decay"]}
-            if stepped("asgd", used(group), param, grad, state["step"], {"ax": state["ax"]}, given):
-                _next_rates(state, group, lr, state["step"].item())
-                return
+        if _by_kernel(param, grad, state, group, lr):
+            return
         step, average = counted(state, group), state["ax"]
         grad = decayed(param, grad, group)
         if isinstance(step, Tensor):
@@ -107,6 +103,22 @@ class ASGD(PerParameterOptimizer):
         else:
             average.add_(param.sub(average), alpha=mu)
         _next_rates(state, group, lr, step)
+
+
+def _by_kernel(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any], lr: float) -> bool:
+    """Whether a backend does the step by the formula, and then makes the rates of the next one where they lie."""
+    count, kept = state["step"], {"ax": state["ax"]}
+    given = {"lr": lr, "lambd": group["lambd"], "decay": group["weight_decay"]}
+    if is_there(count):
+        rates = {"eta": state["eta"], "mu": state["mu"]}
+        numbers = lr, group["lambd"], group["alpha"], group["t0"]
+        counting = Counting("count_rates", (count, *rates.values()), numbers, behind=True)
+        return stepped("asgd", used(group), param, grad, count, kept, given | rates, counting)
+    given |= {"eta": state["eta"].item(), "mu": state["mu"].item()}
+    if not stepped("asgd", used(group), param, grad, count, kept, given):
+        return False
+    _next_rates(state, group, lr, count.item())
+    return True
 
 
 def _next_rates(state: dict[str, Any], group: dict[str, Any], lr: float, step: float) -> None:

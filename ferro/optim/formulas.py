@@ -45,10 +45,16 @@ def adam(xp: Any, has: frozenset, a: Any, n: Any) -> dict[str, Any]:
 
 @_formula
 def nadam(xp: Any, has: frozenset, a: Any, n: Any) -> dict[str, Any]:
-    """p ← p - (now g + ahead m) / (√(v / correction) + eps)."""
+    """p ← p - (now g + ahead m) / (√(v / correction) + eps); "counted": of the count and the product of the momenta so far."""
     p, g = _decayed(has, a, n)
     m, v = _means(a, n, g)
-    return {"m": m, "v": v, "p": p - (g * n.now + m * n.ahead) / (xp.sqrt(v / n.correction) + n.eps)}
+    if "counted" in has:
+        mu, mu_next = (n.beta1 * (1 - 0.5 * 0.96 ** (t * n.fading)) for t in (n.step, n.step + 1))
+        now, ahead = n.lr * (1 - mu) / (1 - n.product), n.lr * mu_next / (1 - n.product * mu_next)
+        correction = 1 - n.beta2**n.step
+    else:
+        now, ahead, correction = n.now, n.ahead, n.correction
+    return {"m": m, "v": v, "p": p - (g * now + m * ahead) / (xp.sqrt(v / correction) + n.eps)}
 
 
 @_formula

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from threading import local
-from typing import Any
+from typing import Any, NamedTuple
 
 from numpy import ndarray
 
@@ -81,23 +81,43 @@ class _Waiting(local):
 
     def __init__(self) -> None:
         self.steps: dict[tuple, list[tuple]] = {}
+        self.behind: dict[tuple, list[tuple]] = {}
 
 
 _WAITING = _Waiting()
 
 
-def later(name: str, arrays: tuple, *numbers: Any) -> None:
-    """A step of arrays (param, grad, state...) of a backend: with all others of these numbers, when `finish` is called."""
-    _WAITING.steps.setdefault((type(arrays[0]), name, numbers), []).append(arrays)
+def later(name: str, arrays: tuple, *numbers: Any, behind: bool = False) -> None:
+    """A step of arrays (param, grad, state...) of a backend: with all others of these numbers, when `finish` is called; `behind` all
+    those that are not."""
+    waiting = _WAITING.behind if behind else _WAITING.steps
+    waiting.setdefault((type(arrays[0]), name, numbers), []).append(arrays)
+
+
+class Counting(NamedTuple):
+    """How numbers of a step that lie on a device count on: the function of the backend, the tensors, its numbers, and whether the step
+    reads the tensors as they were before."""
+
+    name: str
+    tensors: tuple
+    numbers: tuple = ()
+    behind: bool = False
 
 
 def stepped(
-    name: str, has: Iterable[str], param: Any, grad: Any, count: Any, state: dict[str, Any], numbers: dict[str, Any]
+    name: str,
+    has: Iterable[str],
+    param: Any,
+    grad: Any,
+    count: Any,
+    state: dict[str, Any],
+    numbers: dict[str, Any],
+    counting: Counting | None = None,
 ) -> bool:
     """Whether a backend with kernels does this step, by the formula of this name (formulas.py), when `finish` is called.
 
-    has: the options that are used. The count is counted on: where it lies on the device with those of all others, and read there; so is
-    any number that is a tensor there.
+    has: the options that are used. The count is counted on: where it lies on the device with those of all others, and read there, or as
+    `counting` says; so is any number that is a tensor there.
     """
     mode, kind = MODE.get(), type(param._data)
     if kind is ndarray or not _is_quiet(mode):
@@ -107,15 +127,15 @@ def stepped(
         return False
     there = {key: t._data for key, t in numbers.items() if isinstance(t, TensorBase) and type(t._data) is kind}
     counts = type(count._data) is kind
-    if any(a.dtype.name not in ("float32", "float64") for a in (*there.values(), *([count._data] if counts else []))):
+    counting = counting or Counting("count_steps", (count,))
+    counted = [t._data for t in counting.tensors] if counts else []
+    if not _are_numbers_there(kind, [*there.values()]) or not _are_numbers_there(kind, counted, alike=True):
         return False
     arrays = arrays_to_change(name, grad, param, *state.values())
     if arrays is None:
         return False
     if counts:
-        check(count, name)
-        bump(count, name)
-        later("count_steps", (count._data,))
+        _count_later(name, counting)
         there = {"step": count._data, **there}
         step = None
     else:
@@ -129,6 +149,20 @@ def stepped(
     return True
 
 
+def _count_later(name: str, counting: Counting) -> None:
+    for t in counting.tensors:
+        check(t, name)
+        bump(t, name)
+    arrays = tuple([t._data for t in counting.tensors])
+    later(counting.name, arrays, *counting.numbers, behind=counting.behind)
+
+
+def _are_numbers_there(kind: type, arrays: list, alike: bool = False) -> bool:
+    """Whether arrays are of a backend and a dtype that its kernels read numbers of; `alike`: of one."""
+    kinds = {a.dtype.name for a in arrays}
+    return kinds <= {"float32", "float64"} and all(type(a) is kind for a in arrays) and not (alike and len(kinds) > 1)
+
+
 def used(group: dict[str, Any], **more: Any) -> frozenset:
     """The options of a group that a formula asks for: "decay", "decoupled", and those of `more` that are true."""
     decay = group.get("weight_decay", 0) != 0
@@ -138,8 +172,8 @@ def used(group: dict[str, Any], **more: Any) -> frozenset:
 
 def finish() -> None:
     """Does the steps that wait."""
-    steps = _WAITING.steps
+    steps, behind = _WAITING.steps, _WAITING.behind
     if steps:
-        _WAITING.steps = {}
-        for (kind, name, numbers), lists in steps.items():
+        _WAITING.steps, _WAITING.behind = {}, {}
+        for (kind, name, numbers), lists in (*steps.items(), *behind.items()):
             getattr(backend.module_of(kind), name)(lists, *numbers)

@@ -9,7 +9,7 @@ from numpy import ndarray
 from ferro.tensor import Tensor
 
 from .adam import moved_means
-from .fused import stepped, used
+from .fused import Counting, stepped, used
 from .optimizer import Params
 from .per_parameter import (
     PerParameterOptimizer,
@@ -124,17 +124,23 @@ def _momenta(step: Any, beta1: float, group: dict[str, Any]) -> list:
 
 
 def _by_kernel(param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]) -> bool:
-    """Whether a backend does the step by the formula, with numbers that the processor computes."""
-    if type(param._data) is ndarray or is_there(state["step"]) or group["differentiable"]:
+    """Whether a backend does the step by the formula, with numbers that the processor computes, or that lie on a device."""
+    if type(param._data) is ndarray or group["differentiable"]:
         return False
-    step, lr, (beta1, beta2) = state["step"].item() + 1, float(group["lr"]), group["betas"]
+    count, beta1, beta2 = state["step"], *group["betas"]
+    given = {"beta1": beta1, "beta2": beta2, "eps": group["eps"], "decay": group["weight_decay"]}
+    kept = {"m": state["exp_avg"], "v": state["exp_avg_sq"]}
+    if is_there(count):
+        fading, product = group["momentum_decay"], state["mu_product"]
+        given |= {"lr": number(group["lr"], group), "fading": fading, "product": product}
+        counting = Counting("count_momenta", (count, product), (beta1, fading))
+        return stepped("nadam", used(group, counted=True), param, grad, count, kept, given, counting)
+    step, lr = count.item() + 1, float(group["lr"])
     mu, mu_next = _momenta(step, beta1, group)
     product = (state["mu_product"] * mu).item()
-    given = {"lr": lr, "now": lr * (1 - mu) / (1 - product), "ahead": lr * mu_next / (1 - product * mu_next)}
-    given |= {"beta1": beta1, "beta2": beta2, "correction": 1 - beta2**step, "eps": group["eps"]}
-    given["decay"] = group["weight_decay"]
-    kept = {"m": state["exp_avg"], "v": state["exp_avg_sq"]}
-    if not stepped("nadam", used(group), param, grad, state["step"], kept, given):
+    given |= {"lr": lr, "now": lr * (1 - mu) / (1 - product), "ahead": lr * mu_next / (1 - product * mu_next)}
+    given["correction"] = 1 - beta2**step
+    if not stepped("nadam", used(group), param, grad, count, kept, given):
         return False
     state["mu_product"] *= mu
     return True

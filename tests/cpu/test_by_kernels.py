@@ -26,7 +26,16 @@ ALWAYS = {
     "resample",
     "resample_spread",
 }  # by a kernel, of however few numbers
-SINGLE = {"converted", "fmod", "remainder", "floor_divide", "hypot", "erfc", "erfinv", "lgamma"}  # that have kernels in single precision alone
+SINGLE = {
+    "converted",
+    "fmod",
+    "remainder",
+    "floor_divide",
+    "hypot",
+    "erfc",
+    "erfinv",
+    "lgamma",
+}  # that have kernels in single precision alone
 DOUBLE = {"power"}  # in double precision
 
 

@@ -1,6 +1,6 @@
 // What CUDA's compiler gives to kernels, for a C++ compiler of the processor. The threads of a block are fibres: each runs until it
 // waits at a barrier or for other lanes of its warp. The order in which they go on is chosen by a seed: 0 the order of their
-// numbers, 1 the reverse, others at random. A kernel whose threads race gives other bits in another order. Shared memory
+// numbers, 1 the reverse; with others one warp at random after the other goes as far as it comes, its lanes in an order at random. A kernel whose threads race gives other bits in another order. Shared memory
 // is filled with nan before each block. What CUDA leaves undefined (a barrier that not all threads reach, lanes that are not
 // there) ends the launch with a message.
 #pragma once
@@ -214,13 +214,35 @@ __attribute__((no_sanitize("address", "undefined"))) static void poison() {
   for (volatile unsigned char* p = __start_shared_memory; p < __stop_shared_memory; ++p) *p = 0xff;
 }
 
+// Lets a thread go on to where it waits next; false where it cannot.
+static bool go_on(unsigned k) {
+  if (fibres[k].state != READY || failed) return false;
+  current = &fibres[k];
+  threadIdx = current->place;
+  emulation_switch(&scheduler, current->at);
+  return true;
+}
+
+// Lets a warp go on alone as far as it comes, its lanes in an order at random: it may be far ahead of the others where no barrier holds it.
+static bool run_ahead(unsigned first) {
+  const unsigned lanes = std::min(32u, threads - first);
+  bool moved = false;
+  for (bool more = true; more;) {
+    more = false;
+    const unsigned start = draw(), step = lanes == 32 ? draw() | 1 : 1;
+    for (unsigned k = 0; k < lanes; ++k) more |= go_on(first + (start % lanes + k * step) % lanes);
+    moved |= more;
+  }
+  return moved;
+}
+
 static void run_block(unsigned seed, size_t bytes) {
   poison();
   if (bytes) std::memset(dynamic, 0xff, bytes);
-  static std::vector<unsigned> order;
-  order.resize(threads);
+  static std::vector<unsigned> warps;
+  warps.resize((threads + 31) / 32);
+  for (unsigned k = 0; k < warps.size(); ++k) warps[k] = k;
   for (unsigned k = 0; k < threads; ++k) {
-    order[k] = seed == 1 ? threads - 1 - k : k;
     Fibre& f = fibres[k];
     f.state = READY;
     f.place = {k % blockDim.x, k / blockDim.x % blockDim.y, k / (blockDim.x * blockDim.y)};
@@ -228,16 +250,13 @@ static void run_block(unsigned seed, size_t bytes) {
   }
   while (true) {
     bool moved = false;
-    if (seed > 1)
-      for (unsigned k = threads - 1; k > 0; --k) std::swap(order[k], order[draw() % (k + 1)]);
-    for (unsigned k : order) {
-      if (fibres[k].state != READY) continue;
-      current = &fibres[k];
-      threadIdx = current->place;
-      emulation_switch(&scheduler, current->at);
-      moved = true;
-      if (failed) return;
+    if (seed > 1) {
+      for (unsigned k = warps.size() - 1; k > 0; --k) std::swap(warps[k], warps[draw() % (k + 1)]);
+      for (unsigned warp : warps) moved |= run_ahead(32 * warp);
+    } else {
+      for (unsigned k = 0; k < threads; ++k) moved |= go_on(seed == 1 ? threads - 1 - k : k);
     }
+    if (failed) return;
     if (moved) continue;
     const Fibre* waits = nullptr;
     bool ended = false;

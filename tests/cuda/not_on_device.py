@@ -90,10 +90,7 @@ NOT: dict[str, dict[str, str]] = {
         r"test_thirty_steps_are_those_of_torch\[SGD-lr=0.01-momentum=0.9-dampening=0.3-maximize=True\]": GROWS,
         r"test_switches_between_implementations_change_nothing\[capturable\]": COUNTS,
     },
-    "optim/test_trajectories.py": {
-        r"test_thirty_steps_with_an_option_are_those_of_torch\[(ASGD|NAdam)-capturable\]": COUNTS,
-        r"test_thirty_steps_of_complex_parameters_are_those_of_torch\[(ASGD|NAdam)-capturable\]": COUNTS,
-    },
+    "optim/test_trajectories.py": {},
     "nn/test_init.py": {"test_a_generator_makes_it_repeatable": ELSEWHERE},
     "nn/test_seeded_weights.py": {
         "test_modules_begin_with_the_weights_of_torch": SEEDED,

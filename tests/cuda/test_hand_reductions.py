@@ -41,6 +41,8 @@ CASES: list[tuple[tuple, tuple]] = [
     ((0, 4), (1,)),
     ((600, 9), (0, 1)),
 ]
+CASES += [((n, 2), (0,)) for n in (1, 2, 4, 33, 64, 257)] + [((2, n, 5), (1,)) for n in (1, 8, 31, 65)]
+CASES += [((3, n), (1,)) for n in (2, 31, 33, 64)]
 REFERENCE: dict[str, Any] = {"sum": np.sum, "mean": np.mean, "amax": np.max, "amin": np.min, "prod": np.prod}
 
 

@@ -50,8 +50,10 @@ def test_the_first_minor_that_is_not_positive_is_lapacks(dtype: str) -> None:
         stack = x.reshape(-1, n, n)
         wrong = rng.integers(0, n + 1, len(stack))  # (n: it is none)
         for one, at in zip(stack, wrong, strict=True):
-            if at < n:
-                one[at, at] = -1
+            # The pivot is what is left of the diagonal: a little below 0 there, or in the last place a little above.
+            k = min(at, n - 1)
+            taken = (one[k, :k] @ np.linalg.solve(one[:k, :k], one[:k, k])).real if k else 0
+            one[k, k] = taken + (-0.1 if at < n else 0.1)
         marks = rng.integers(0, 2, len(stack)).astype(bool) | (len(stack) == 1)
         (potrf,) = get_lapack_funcs(("potrf",), (stack.astype(np.result_type(dtype, np.float64)),))
         want = [int(potrf(one, lower=1)[1]) for one in stack]

@@ -24,6 +24,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "adam, decoupled": ("AdamW", {"lr": 0.05, "weight_decay": 0.1, "capturable": True}),
     "nadam": ("NAdam", {"lr": 0.05, "weight_decay": 0.1}),
     "nadam, decoupled": ("NAdam", {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    "nadam, counted there": ("NAdam", {"lr": 0.05, "weight_decay": 0.1, "capturable": True}),
+    "nadam, decoupled, counted there": (
+        "NAdam",
+        {"lr": 0.05, "weight_decay": 0.1, "decoupled_weight_decay": True, "capturable": True},
+    ),
     "radam": ("RAdam", {"lr": 0.05, "weight_decay": 0.1}),
     "radam, counted there": ("RAdam", {"lr": 0.05, "betas": (0.5, 0.6), "capturable": True}),
     "adamax": ("Adamax", {"lr": 0.05, "weight_decay": 0.1}),
@@ -37,7 +42,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "rprop": ("Rprop", {"lr": 0.05}),
     "rprop, counted there": ("Rprop", {"lr": 0.05, "capturable": True}),
     "asgd": ("ASGD", {"lr": 0.05, "weight_decay": 0.1, "t0": 1}),
+    "asgd, counted there": ("ASGD", {"lr": 0.05, "lambd": 0.1, "weight_decay": 0.1, "t0": 1, "capturable": True}),
 }
+# The kernels that count, where it is not the usual one.
+COUNTING = {"nadam": "count_momenta", "asgd": "count_rates"}
 
 
 def stepped(lib: Any, name: str, arrays: list, gradients: list, device: str, dtype: Any, **options: Any) -> list[list]:
@@ -68,7 +76,9 @@ def test_steps_are_those_of_pytorch(case: str, dtype: str, torch: Any) -> None:
     for seed in hand.SEEDS:
         with emulated.in_order(seed):
             found.append(stepped(ferro, name, arrays, gradients, "cuda", getattr(ferro, dtype), **options))
-        launches = {f"{kernel}_formula": 1} | ({"count_steps": 1} if "capturable" in options else {})
+        launches = {f"{kernel}_formula": 1} | (
+            {COUNTING.get(kernel, "count_steps"): 1} if "capturable" in options else {}
+        )
         assert launches == LAUNCHES
     for each in zip(*found, strict=True):
         assert len({b"".join([t.cpu()._data.tobytes() for t in one]) for one in each}) == 1
@@ -96,6 +106,27 @@ def test_groups_and_rates_on_the_device() -> None:
     assert q.tolist() == before
     assert p._version == versions[0] + 2
     assert optimiser.state[q]["step"].item() == 2
+
+
+@pytest.mark.parametrize("name", ["NAdam", "ASGD"])
+def test_numbers_that_count_on_do_so_once_for_each_parameter_of_several_groups(name: str) -> None:
+    """Groups whose steps differ but whose counts do not: rates are made behind the steps of both."""
+    found = []
+    for capturable in (False, True):
+        params = [ferro.full((3,), float(k + 1), dtype=ferro.float64, device="cuda").requires_grad_() for k in range(4)]
+        groups = [{"params": params[:2]}, {"params": params[2:], "weight_decay": 0.2}]
+        options: dict[str, Any] = {"lambd": 0.5, "t0": 1} if name == "ASGD" else {}
+        optimiser = getattr(ferro.optim, name)(groups, lr=0.1, capturable=capturable, **options)
+        for _ in range(4):
+            for p in params:
+                p.grad = p.detach() * 2 + 1
+            LAUNCHES.clear()
+            optimiser.step()
+        counts = {COUNTING[name.lower()]: 1} if capturable else {}
+        assert {f"{name.lower()}_formula": 2} | counts == LAUNCHES
+        found.append([v.cpu().numpy() for p in params for v in (p.detach(), *optimiser.state[p].values())])
+    for got, want in zip(*found, strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-6)
 
 
 def test_what_lies_otherwise_takes_its_own_launches() -> None:
@@ -147,8 +178,8 @@ def test_planted_faults_are_found(fault: str) -> None:
 
 
 def test_counts_beyond_the_list_are_left() -> None:
-    text = stepping.texts("float32")[-1]
-    wrong = hand.planted(text, ("i < n", "i <= n"), [("i < n", "i <= n")])
+    text = stepping.counting_text("count_steps", "float")
+    wrong = hand.planted(text, ("i >= n", "i > n"), [("i >= n", "i > n")])
     agrees = []
     for each in (text, wrong):
         counts = stand_in.there(np.arange(300, dtype=np.float32))

@@ -228,3 +228,23 @@ def test_an_ensemble_of_modules() -> None:
     out = func.vmap(lambda p, b: func.functional_call(models[0], (p, b), (x,)))(parameters, buffers)
     want = np.stack([model.cpu()(x.cpu()).detach().numpy() for model in models])
     np.testing.assert_allclose(out.detach().cpu().numpy(), want, rtol=1e-10)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_elementwise_results_lie_in_memory_as_on_the_cpu(dim: int) -> None:
+    """Whatever the order of the slices and of their dimensions: through functions of NumPy's, of ferro's own and kernels."""
+    made = np.random.default_rng(4).uniform(0.1, 0.9, (2, 3, 4, 5))
+    steps = [
+        lambda x: (x * 2 - x).exp(),
+        lambda x: nn.functional.gelu(x) + ferro.where(x > 0.5, x, 0),
+        lambda x: ferro.lerp(x, x.sqrt(), 0.25).clamp(0.2, 0.8),
+        lambda x: x.erf().float(),
+        lambda x: x.atan2(x + 1).isfinite(),
+    ]
+    for turn in ((0, 1, 2, 3), (0, 2, 3, 1), (3, 1, 0, 2), (3, 2, 1, 0)):
+        a = np.ascontiguousarray(made.transpose(turn)).transpose(np.argsort(turn))
+        for k, step in enumerate(steps):
+            there_, here = (func.vmap(step, in_dims=dim)(ferro.from_numpy(a).to(device)) for device in ("cuda", "cpu"))
+            assert there_.stride() == here.stride(), (turn, k)
+            np.testing.assert_allclose(there_.cpu().numpy(), here.numpy(), rtol=1e-12 if k != 3 else 1e-6)
+    assert func.vmap(lambda x: x.contiguous())(there(made.transpose(3, 0, 1, 2))).is_contiguous()

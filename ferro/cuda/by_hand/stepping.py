@@ -18,17 +18,34 @@ from ferro.cuda.printer import Lines
 from ferro.expressions import NAMES, Symbol
 from ferro.optim.formulas import FORMULAS
 
-__all__ = ["count_steps", "formula_steps"]
+__all__ = ["count_momenta", "count_rates", "count_steps", "formula_steps"]
 
 _READ = {"float32": "float", "float64": "double"}
 _KERNEL = 'extern "C" __global__ void __launch_bounds__(256, 2)'  # (powers in double take more than 64 registers)
-COUNTING = """
-// counts: the addresses of n numbers.
-KERNEL count_steps(place n, const place* counts) {
-  const place i = blockIdx.x * (place)blockDim.x + threadIdx.x;
-  if (i < n) *(READ*)counts[i] += 1;
+# By name: the numbers of a kernel that counts, and what becomes of each of those that belong together, of which c0 is the count. (A factor is
+# rounded to their dtype before the product is, as a tensor times a number.)
+COUNTED = {
+    "count_steps": ((), ("+= 1",)),
+    "count_momenta": (("beta1", "fading"), ("+= 1", "*= KIND(beta1 * (1 - 0.5 * pow(0.96, c0 * fading)))")),
+    "count_rates": (
+        ("lr", "lambd", "alpha", "t0"),
+        ("+= 1", "= lr / pow(1 + lambd * lr * c0, alpha)", "= 1 / larger(c0 - t0, 1.0)"),
+    ),
 }
-"""
+
+
+@cache
+def counting_text(name: str, kind: str) -> str:
+    """The kernel that counts numbers of a dtype on; `counts` has the addresses of those that belong together, n times."""
+    numbers, changes = COUNTED[name]
+    given = "".join([f"double {each}, " for each in numbers])
+    body = [
+        f"  *({kind}*)counts[i * {len(changes)} + {k}] {each.replace('KIND', kind)};" for k, each in enumerate(changes)
+    ]
+    body.insert(1, f"  const double c0 = *({kind}*)counts[i * {len(changes)}];")
+    head = f"KERNEL {name}(place n, {given}const place* counts) {{"
+    start = ["  const place i = blockIdx.x * (place)blockDim.x + threadIdx.x;", "  if (i >= n) return;"]
+    return text_of("\n".join(["", head, *start, *body, "}", ""]), "float32")
 
 
 @cache
@@ -67,6 +84,13 @@ EXAMPLES = (
     _example("adam", "", "m v", _ADAM, _THERE),
     _example("adam", "decay decoupled largest", "m v top", _ADAM, (*_THERE, ("lr", "float64"))),
     _example("nadam", "decay", "m v", "step lr now ahead beta1 beta2 correction eps decay"),
+    _example(
+        "nadam",
+        "counted decay",
+        "m v",
+        "step beta1 beta2 eps decay lr fading product",
+        (*_THERE, ("product", "float32")),
+    ),
     _example("radam", "decay", "m v", _ADAM),
     _example("radam", "decay", "m v", _ADAM, _THERE),
     _example("adamax", "decay", "m u", _ADAM),
@@ -75,12 +99,13 @@ EXAMPLES = (
     _example("rmsprop", "decay centered momentum", "v m b", "step lr alpha momentum eps decay"),
     _example("rprop", "", "before size", "step smaller larger least most"),
     _example("asgd", "decay", "ax", "step lr lambd eta mu decay"),
+    _example("asgd", "decay", "ax", "step lr lambd decay eta mu", (*_THERE, ("eta", "float32"), ("mu", "float32"))),
 )
 
 
 def texts(dtype: str) -> list[str]:
     """The texts of this family for a dtype."""
-    counting = [text_of(COUNTING, dtype, READ=_READ[dtype])] if dtype in _READ else []
+    counting = [counting_text(name, _READ[dtype]) for name in COUNTED] if dtype in _READ else []
     return [*[step_text(*example, dtype) for example in EXAMPLES], *counting]
 
 
@@ -100,18 +125,26 @@ def formula_steps(
         launch(text, f"{name}_formula", (blocks,), (THREADS,), 2 * blocks, *map(float, values), table)
 
 
+def _counted(name: str, lists: Sequence[tuple], *numbers: float) -> None:
+    of: dict[str, list] = {}
+    for each in lists:
+        of.setdefault(each[0].dtype.name, []).append([a.data.ptr for a in each])
+    for dtype, places in of.items():
+        _, table = table_of(((*[place for some in places for place in some], 0),))
+        blocks = -(-len(places) // THREADS)
+        launch(counting_text(name, _READ[dtype]), name, (blocks,), (THREADS,), len(places), *map(float, numbers), table)
+
+
 def count_steps(lists: Sequence[tuple]) -> None:
     """Counts on: adds 1 to numbers that lie on the GPU."""
-    of: dict[str, list] = {}
-    for (count,) in lists:
-        of.setdefault(count.dtype.name, []).append(count.data.ptr)
-    for dtype, places in of.items():
-        _, table = table_of(((*places, 0),))
-        launch(
-            text_of(COUNTING, "float32", READ=_READ[dtype]),
-            "count_steps",
-            (-(-len(places) // THREADS),),
-            (THREADS,),
-            len(places),
-            table,
-        )
+    _counted("count_steps", lists)
+
+
+def count_momenta(lists: Sequence[tuple], beta1: float, fading: float) -> None:
+    """Counts on, and multiplies the product of NAdam's momenta by the next: lists of (count, product)."""
+    _counted("count_momenta", lists, beta1, fading)
+
+
+def count_rates(lists: Sequence[tuple], lr: float, lambd: float, alpha: float, t0: float) -> None:
+    """Counts on, and makes the rates of ASGD's next step: lists of (count, rate, share of the mean)."""
+    _counted("count_rates", lists, lr, lambd, alpha, t0)
