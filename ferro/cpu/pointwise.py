@@ -320,10 +320,9 @@ def _finite(xp: Any, x: Any, /, nan: float, posinf: float, neginf: float) -> Any
 nan_to_num = _function_of(_declare(_finite, name="nan_to_num", entry="x"), _replaced)
 
 
-heaviside = _function_of(  # 0 below 0, 1 above, `at_zero` at 0
-    _declare(lambda xp, x, at_zero: xp.where(x == 0, at_zero, xp.where(x > 0, 1, 0)), name="heaviside", entry="x"),
-    lambda x, at_zero: np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype)),
-)
+def heaviside(x: Any, at_zero: Any) -> Any:
+    """0 below 0, 1 above, `at_zero` at 0."""
+    return np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype))
 
 
 # -- complex numbers ---------------------------------------------------------------------------------------------------

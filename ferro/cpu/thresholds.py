@@ -147,8 +147,7 @@ BLAS_VECTOR = 2048
 # shown by: OpenBLAS 0.3, interface/gemm.c
 BLAS_MATRIX = 1 << 18
 
-# multiplications: the same where it has kernels for small products and the second matrix is in C order; on some processors
-# the kernel for products is faster from here on
+# multiplications: the same where it has kernels for small products, of a second matrix in C order
 # shown by: OpenBLAS 0.3, kernel/x86_64/sgemm_small_kernel_permit_skylakex.c
 BLAS_SMALL = 1 << 19
 

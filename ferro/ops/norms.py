@@ -239,7 +239,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Tensor | N
     size = vector_norm(input, p, [k for k in range(n) if k != d], True)
     fn, large = backend.functional, size > maxnorm
     # (1 / size² may be 0, so what is divided comes before the factor; slices that stay are divided by 1)
-    result = input / fn.where(large, size + 1e-7, 1.0) * fn.where(large, float(maxnorm), 1.0)
+    result = input / fn.where(large, size + 1e-7, 1.0) * fn.where(large, maxnorm, fn.ones_like(size))
     return result if out is None else into(name, out, result)
 
 

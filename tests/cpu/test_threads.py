@@ -493,7 +493,7 @@ def test_an_interrupt_on_entering_the_guard_leaves_nobody_inside(monkeypatch):
         limit[0] = n
 
     guard = blas._Blas(np, None)
-    monkeypatch.setattr(guard, "_functions", (lambda: limit[0], put), raising=False)
+    monkeypatch.setattr(guard, "_functions", (lambda: limit[0], put, ""), raising=False)
     with pytest.raises(KeyboardInterrupt), guard:
         pass
     assert guard._users == 0
