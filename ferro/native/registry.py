@@ -55,4 +55,7 @@ def compiler(name: str, in_rows: bool = False) -> Any:
     """The function that Numba makes of a kernel, or of its parallel version; this imports Numba."""
     module = import_module(_module(name))
     function = getattr(module, name) if name in _module_of else module.printed(name)
-    return import_module(_QUEUE).parallel_version(function, name) if in_rows else function
+    if not in_rows:
+        return function
+    # (one function may make several kernels, and the name of a printed one says what its text is)
+    return import_module(_QUEUE).parallel_version(function, f"{name}_{function.py_func.__name__}")
