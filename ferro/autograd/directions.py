@@ -29,6 +29,12 @@ def _projected(a: Any, b: Any) -> Any:
     return np.array([[float(np.sum(_flat(a) * _flat(b)))]])
 
 
+def _tolerance(atol: float, u: Any, v: Any) -> float:
+    """That of v^T J u: below double precision, where differences are noise, what `atol` in each element of J comes to."""
+    double = all(a.dtype.char in "dD" for a in (u, v))
+    return atol * (1.0 if double else float(np.abs(_flat(u)).sum() * np.abs(_flat(v)).sum()))
+
+
 def _element(i: int, t: Any) -> str:
     """The name of a real degree of freedom of a tensor."""
     complex_ = t._data.dtype in COMPLEX

@@ -10,7 +10,7 @@ import numpy as np
 
 from ferro.autograd import forward_ad
 from ferro.autograd.backward import grad
-from ferro.autograd.directions import _element, _flat, _projected, _random, _unit
+from ferro.autograd.directions import _element, _flat, _projected, _random, _tolerance, _unit
 from ferro.autograd.function import Function
 from ferro.core.backend import beside, on_host
 from ferro.core.base import TensorBase, wrap
@@ -268,15 +268,19 @@ class _Check:
         u = _unit(self.inputs[k], rng)
         vs = [_unit(out, rng) for out in self.outputs]
         numeric = [_projected(v, d) for v, d in zip(vs, self._differences(k, u), strict=True)]
+        atol = [_tolerance(self.atol, u, v) for v in vs]
         for j in self.live if reverse else ():
             g = self._pull(j, k, vs[j])
             found = np.zeros((1, 1)) if g is None else _projected(u, g._data)
-            self._same(found, numeric[j], j, k, "projected Jacobian")
+            self._same(found, numeric[j], j, k, "projected Jacobian", atol[j])
         for j, pushed in enumerate(self._push(k, u) if forward else ()):
-            self._same(_projected(vs[j], pushed), numeric[j], j, k, "projected Jacobian computed with forward mode")
+            self._same(
+                _projected(vs[j], pushed), numeric[j], j, k, "projected Jacobian computed with forward mode", atol[j]
+            )
 
-    def _same(self, analytic: Any, numeric: Any, j: int, k: int, what: str) -> None:
-        if analytic.shape == numeric.shape and np.allclose(analytic, numeric, self.rtol, self.atol):
+    def _same(self, analytic: Any, numeric: Any, j: int, k: int, what: str, atol: float | None = None) -> None:
+        atol = self.atol if atol is None else atol
+        if analytic.shape == numeric.shape and np.allclose(analytic, numeric, self.rtol, atol):
             return
         x, out = self.inputs[k], self.outputs[j]
         worst = ""
@@ -286,7 +290,7 @@ class _Check:
             where = "" if what.startswith("projected") else where
             worst = (
                 f"\nThe largest difference{where}: numerical {numeric[i, m]:.10g}, analytical {analytic[i, m]:.10g} (relative tolerance "
-                f"{self.rtol:g}, absolute {self.atol:g})."
+                f"{self.rtol:g}, absolute {atol:g})."
             )
         if x._data.dtype in COMPLEX or out._data.dtype in COMPLEX:
             worst += "\nReal and imaginary parts of complex inputs and outputs count as elements of their own, in turn."

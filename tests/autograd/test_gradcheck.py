@@ -480,3 +480,26 @@ def test_rows_of_gradients_run_functions_without_rules_for_vmap(T: Any) -> Any:
     x = leaf(T, 1.0, 2.0)
     rows = T.tensor([[1.0, 0.0], [0.0, 3.0]], dtype=T.float64)
     return T.autograd.grad(Square.apply(x), x, rows, is_grads_batched=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*double precision.*:UserWarning")
+@pytest.mark.parametrize("name", ["ferro", "torch"])
+def test_fast_mode_allows_for_the_noise_of_large_float32_tensors_and_finds_errors(name: str) -> None:
+    """PyTorch's own test of layer_norm with 175,616 features asks for this."""
+    T = pytest.importorskip(name, reason="needs PyTorch")
+    T.manual_seed(0)
+    x = T.randn(2, 30, 30, 30, requires_grad=True)
+    assert T.autograd.gradcheck(lambda v: T.nn.functional.layer_norm(v, (30, 30, 30)), (x,), fast_mode=True)
+
+    class Wrong(T.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, v: Any) -> Any:
+            return v * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 3
+
+    y = T.ones(3, requires_grad=True)
+    assert not T.autograd.gradcheck(Wrong.apply, (y,), eps=1e-2, atol=1e-2, fast_mode=True, raise_exception=False)
+    assert T.autograd.gradcheck(lambda v: v * 2, (y,), eps=1e-2, atol=1e-2, fast_mode=True)
