@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ferro import xp
+from ferro import cpu, xp
 from ferro.cpu.reductions import count
 from ferro.cuda import layouts
 from ferro.cuda.by_hand.launching import is_float
@@ -20,7 +20,7 @@ from ferro.cuda.twins import twin
 __all__ = ["amax", "amin", "argsort", "as_strided", "count_nonzero", "diagonal", "euclidean", "expand", "geometry",
            "in_one_pass", "is_within", "logical_and",
            "logical_not", "logical_or", "logical_xor", "mean",
-           "memory_bytes", "memory_of", "new_zeros", "ones_like", "over_norm", "prod", "sign", "storage_bytes", "sum", "typed",
+           "memory_bytes", "memory_of", "nan_to_num", "new_zeros", "ones_like", "over_norm", "prod", "sign", "storage_bytes", "sum", "typed",
            "windows", "zeros_like"]  # fmt: skip
 
 expand, geometry, memory_of = layouts.expand, layouts.geometry, layouts.memory_of
@@ -157,6 +157,17 @@ def sign(x: Any) -> Any:
         return cupy().sign(x)
     wide = layouts.widened(x)
     return ((wide > 0).astype(wide.dtype) - (wide < 0).astype(wide.dtype)).astype(x.dtype, copy=False)
+
+
+def nan_to_num(x: Any, nan: float, posinf: float, neginf: float) -> Any:
+    """x with nan and the infinities replaced; of complex numbers in each part."""
+    one = twin(cpu.nan_to_num)
+    if x.dtype.kind != "c":
+        return one(x, nan, posinf, neginf)
+    out = cupy().empty_like(x)
+    for part, given in ((out.real, x.real), (out.imag, x.imag)):
+        part[...] = one(given, nan, posinf, neginf)
+    return out
 
 
 def over_norm(x: Any, g: Any, norm: Any) -> Any:

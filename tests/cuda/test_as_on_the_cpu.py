@@ -185,3 +185,11 @@ def test_windows_of_padding_alone_have_places_at_the_edge() -> None:
         values, places = ferro.nn.functional.max_pool2d(x, (1, 2), (2, 3), (0, 1), (1, 4), return_indices=True)
         found.append((values.tolist(), places.tolist()))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("dtype", [ferro.complex64, ferro.complex128])
+def test_nan_to_num_looks_at_each_part_of_complex_numbers(dtype: Any) -> None:
+    given = [complex(1, np.nan), complex(np.nan, -np.inf), complex(np.inf, 3), 4 - 5j]
+    x = ferro.tensor(given, dtype=dtype, device="cuda")
+    assert ferro.nan_to_num(x, 7.0, 8.0, 9.0).tolist() == [1 + 7j, 7 + 9j, 8 + 3j, 4 - 5j]
+    assert x[-1].item() == 4 - 5j
