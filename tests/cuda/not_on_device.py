@@ -1,7 +1,5 @@
 """Tests of other folders that are skipped with tensors on the device "cuda", and why: by file, then by a pattern for the test's name,
 with or without its parameters.
-
-What is marked OPEN differs from the CPU, or from PyTorch on a GPU, and is not mended.
 """
 
 from __future__ import annotations
@@ -20,7 +18,6 @@ CAPSULES = "hands memory of the device to a PyTorch without CUDA"
 BESIDE = "sets NumPy's arrays beside tensors, which on a device is an error, as in PyTorch"
 GROWS = "grows without bounds, so that a rounding in a sum decides in which step a loss overflows"
 DEFAULT = "sets the default device itself"
-OPEN = "OPEN: differs on the device, not mended"
 
 # NumPy's functions of two arguments, of which a test gives one as an array.
 OF_TWO = (
