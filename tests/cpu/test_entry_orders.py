@@ -88,70 +88,78 @@ def test_the_entries_of_elementwise_functions_are_known() -> None:
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4), (2, 1, 3, 5), (70, 80), (1, 6, 1), (24, 60, 50)])
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_elementwise_functions(name: str, shape: tuple, dtype: Any, rng: np.random.Generator) -> None:
-    count = len(ELEMENTWISE[name]) - 2
-    plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
-    if "many" in ELEMENTWISE[name] and plain[0].size < 4096:
-        pytest.skip("for arrays that are not too small")
-    for order in permutations(range(len(shape))):
-        first = permuted(plain[0], order)
-        for rest in zip(*map(others, plain[1:]), strict=True) if count > 1 else [()]:
-            repeated = name in REPEATING and first.flags.c_contiguous and any(0 in a.strides for a in rest)
-            rows = first.flags.c_contiguous and all(a.strides[-1] == a.itemsize for a in rest)  # that begin anywhere
-            if plain[0].size > 1 << 15 and rest and rest[0].strides != first.strides and not repeated and not rows:
-                with pytest.raises(Behind):
-                    ask(name, first, *rest)
-                continue
-            found = ask(name, first, *rest)
-            assert found.tobytes() == ask(name, plain[0], *[r.copy("C") for r in rest]).tobytes()  # in the order of C
-            wanted = layouts.iterated(np.empty(shape, dtype), [first])
-            assert [s for s, n in zip(found.strides, shape, strict=True) if n > 1] == [
-                s for s, n in zip(wanted.strides, shape, strict=True) if n > 1
-            ]
+def test_elementwise_functions(name: str, shape: tuple, rng: np.random.Generator) -> None:
+    for dtype in DTYPES:
+        count = len(ELEMENTWISE[name]) - 2
+        plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
+        if "many" in ELEMENTWISE[name] and plain[0].size < 4096:
+            pytest.skip("for arrays that are not too small")
+        for order in permutations(range(len(shape))):
+            first = permuted(plain[0], order)
+            for rest in zip(*map(others, plain[1:]), strict=True) if count > 1 else [()]:
+                repeated = name in REPEATING and first.flags.c_contiguous and any(0 in a.strides for a in rest)
+                rows = first.flags.c_contiguous and all(
+                    a.strides[-1] == a.itemsize for a in rest
+                )  # that begin anywhere
+                if plain[0].size > 1 << 15 and rest and rest[0].strides != first.strides and not repeated and not rows:
+                    with pytest.raises(Behind):
+                        ask(name, first, *rest)
+                    continue
+                found = ask(name, first, *rest)
+                assert (
+                    found.tobytes() == ask(name, plain[0], *[r.copy("C") for r in rest]).tobytes()
+                )  # in the order of C
+                wanted = layouts.iterated(np.empty(shape, dtype), [first])
+                assert [s for s, n in zip(found.strides, shape, strict=True) if n > 1] == [
+                    s for s, n in zip(wanted.strides, shape, strict=True) if n > 1
+                ]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4), (70, 80), (1, 6, 1)])
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_small_slices(name: str, shape: tuple, dtype: Any, rng: np.random.Generator) -> None:
-    count = len(ELEMENTWISE[name]) - 2
-    plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
-    if "many" in ELEMENTWISE[name] and plain[0].size < 4096:
-        pytest.skip("for arrays that are not too small")
-    first = sliced(plain[0])
-    # beside arrays of all kinds, slices with the same gaps among them
-    kinds = [[*others(x), x, sliced(x)] for x in plain[1:]]
-    for rest in zip(*kinds, strict=True) if count > 1 else [()]:
-        found = ask(name, first, *rest)
-        assert found.flags.c_contiguous
-        assert found.tobytes() == ask(name, plain[0], *[r.copy("C") for r in rest]).tobytes()
-    with pytest.raises(Behind):
-        ask(name, first[..., ::-1], *plain[1:]) if shape[-1] > 1 else refuse()
+def test_small_slices(name: str, shape: tuple, rng: np.random.Generator) -> None:
+    for dtype in DTYPES:
+        count = len(ELEMENTWISE[name]) - 2
+        plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
+        if "many" in ELEMENTWISE[name] and plain[0].size < 4096:
+            pytest.skip("for arrays that are not too small")
+        first = sliced(plain[0])
+        # beside arrays of all kinds, slices with the same gaps among them
+        kinds = [[*others(x), x, sliced(x)] for x in plain[1:]]
+        for rest in zip(*kinds, strict=True) if count > 1 else [()]:
+            found = ask(name, first, *rest)
+            assert found.flags.c_contiguous
+            assert found.tobytes() == ask(name, plain[0], *[r.copy("C") for r in rest]).tobytes()
+        with pytest.raises(Behind):
+            ask(name, first[..., ::-1], *plain[1:]) if shape[-1] > 1 else refuse()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(120, 301), (1, 40, 30, 50), (3, 5, 7, 11, 1, 67)])
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_large_slices(name: str, shape: tuple, dtype: Any, threads: Callable, rng: np.random.Generator) -> None:
-    count = len(ELEMENTWISE[name]) - 2
-    plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
-    wanted = ask(name, *plain)
-    back = [np.ascontiguousarray(x[..., ::-1, :])[..., ::-1, :] for x in plain[1:]]
-    for first, *rest in ([sliced(x) for x in plain], [plain[0], *map(sliced, plain[1:])], [sliced(plain[0]), *back]):
-        if first is plain[0] and not rest:
-            continue
-        answers = []
-        for number in (1, 2, 3):
-            threads(number)
-            answers.append(ask(name, first, *rest))
-        found = answers[0]
-        assert found.flags.c_contiguous
-        assert all(a.tobytes() == found.tobytes() for a in answers), "it depends on the number of threads"
-        # (what is left over at the end of a row, LLVM may compute by other instructions)
-        np.testing.assert_allclose(found, wanted, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).eps)
+def test_large_slices(name: str, shape: tuple, threads: Callable, rng: np.random.Generator) -> None:
+    for dtype in DTYPES:
+        count = len(ELEMENTWISE[name]) - 2
+        plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
+        wanted = ask(name, *plain)
+        back = [np.ascontiguousarray(x[..., ::-1, :])[..., ::-1, :] for x in plain[1:]]
+        for first, *rest in (
+            [sliced(x) for x in plain],
+            [plain[0], *map(sliced, plain[1:])],
+            [sliced(plain[0]), *back],
+        ):
+            if first is plain[0] and not rest:
+                continue
+            answers = []
+            for number in (1, 2, 3):
+                threads(number)
+                answers.append(ask(name, first, *rest))
+            found = answers[0]
+            assert found.flags.c_contiguous
+            assert all(a.tobytes() == found.tobytes() for a in answers), "it depends on the number of threads"
+            # (what is left over at the end of a row, LLVM may compute by other instructions)
+            np.testing.assert_allclose(found, wanted, rtol=4 * np.finfo(dtype).eps, atol=np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
