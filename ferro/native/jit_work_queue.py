@@ -371,8 +371,8 @@ def _rows(context: Any, builder: Any, kind: Any, value: Any, bounds: Callable[[A
 def parallel_version(function: Any, name: str) -> Any:
     """The parallel version of a kernel as Numba knows it: called with (queue, limit, chunks, length, whole, span, *arguments).
 
-    Numba keeps machine code by the file and the name of the function: the version is given its kernel's file, and the name
-    by which ferro knows the kernel, for kernels that one function makes are all called alike in Python.
+    Numba keeps machine code by the file and the name of the function: the version is given its kernel's file, and a
+    `name` that no other of that file has: kernels that one function makes are all called alike in Python.
     """
     plain = function.py_func
     names = ", ".join(inspect.signature(plain).parameters)

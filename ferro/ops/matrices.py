@@ -138,7 +138,6 @@ def triu_indices(
     return _indices("triu_indices", row, col, dtype, device, lambda rows: (rows + offset, col))
 
 
-_FEW = 16  # elements up to which a list of places is as quick
 _SLICES = 512  # columns from which on a row is written by two slices
 
 
@@ -152,17 +151,12 @@ def _indices(name: str, row: int, col: int, dtype: Any, device: Any, span: Any) 
         raise NotImplementedError(
             f"\"{name}\" not implemented for '{dtypes.type_name(dtypes.from_numpy(np.dtype(wanted)))}': choose an integer dtype"
         )
-    return finish(name, (_listed if row * col <= _FEW else _filled)(row, col, span, wanted), False, device)
-
-
-def _listed(row: int, col: int, span: Any, dtype: Any) -> Any:
-    places = [(i, j) for i in range(row) for j in range(max(span(i)[0], 0), min(span(i)[1], col))]
-    return np.array(places, dtype).reshape(-1, 2).T.copy()
+    return finish(name, _filled(row, col, span, wanted), False, device)
 
 
 def _filled(row: int, col: int, span: Any, dtype: Any) -> Any:
     rows = np.arange(row)
-    begin, end = [np.minimum(np.maximum(x, 0), col) for x in span(rows)]
+    begin, end = [np.broadcast_to(np.clip(x, 0, col), row) for x in span(rows)]
     count = np.maximum(end - begin, 0)
     behind = count.cumsum()
     n = int(behind[-1]) if row else 0
@@ -171,9 +165,9 @@ def _filled(row: int, col: int, span: Any, dtype: Any) -> Any:
         found[0] = rows.repeat(count)
         np.subtract(np.arange(n), (behind - count - begin).repeat(count), out=found[1], casting="unsafe")
     else:
-        columns, p = np.arange(col, dtype=dtype), 0
-        for i, (first, wide) in enumerate(zip((begin + 0 * rows).tolist(), count.tolist(), strict=True)):
-            found[0, p : p + wide] = i
+        names, columns, p = rows.astype(dtype), np.arange(col).astype(dtype), 0
+        for i, (first, wide) in enumerate(zip(begin.tolist(), count.tolist(), strict=True)):
+            found[0, p : p + wide] = names[i]
             found[1, p : p + wide] = columns[first : first + wide]
             p += wide
     return found

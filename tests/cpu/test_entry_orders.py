@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import permutations
 from typing import Any
@@ -88,17 +89,21 @@ def test_the_entries_of_elementwise_functions_are_known() -> None:
     )
 
 
+def arrays_for(name: str, shape: tuple, dtype: Any, rng: np.random.Generator) -> list:
+    """Arrays of one shape, as many as an entry takes; a test is skipped where the entry takes larger ones alone."""
+    if "many" in ELEMENTWISE[name] and math.prod(shape) < 4096:
+        pytest.skip("for arrays that are not too small")
+    return [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(len(ELEMENTWISE[name]) - 2)]
+
+
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3, 4), (2, 1, 3, 5), (70, 80), (1, 6, 1), (24, 60, 50)])
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_elementwise_functions(name: str, shape: tuple, rng: np.random.Generator) -> None:
     for dtype in DTYPES:
-        count = len(ELEMENTWISE[name]) - 2
-        plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
-        if "many" in ELEMENTWISE[name] and plain[0].size < 4096:
-            pytest.skip("for arrays that are not too small")
+        plain = arrays_for(name, shape, dtype, rng)
         for order in permutations(range(len(shape))):
             first = permuted(plain[0], order)
-            for rest in zip(*map(others, plain[1:]), strict=True) if count > 1 else [()]:
+            for rest in zip(*map(others, plain[1:]), strict=True) if len(plain) > 1 else [()]:
                 repeated = name in REPEATING and first.flags.c_contiguous and any(0 in a.strides for a in rest)
                 rows = first.flags.c_contiguous and all(
                     a.strides[-1] == a.itemsize for a in rest
@@ -121,14 +126,11 @@ def test_elementwise_functions(name: str, shape: tuple, rng: np.random.Generator
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_small_slices(name: str, shape: tuple, rng: np.random.Generator) -> None:
     for dtype in DTYPES:
-        count = len(ELEMENTWISE[name]) - 2
-        plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
-        if "many" in ELEMENTWISE[name] and plain[0].size < 4096:
-            pytest.skip("for arrays that are not too small")
+        plain = arrays_for(name, shape, dtype, rng)
         first = sliced(plain[0])
         # beside arrays of all kinds, slices with the same gaps among them
         kinds = [[*others(x), x, sliced(x)] for x in plain[1:]]
-        for rest in zip(*kinds, strict=True) if count > 1 else [()]:
+        for rest in zip(*kinds, strict=True) if len(plain) > 1 else [()]:
             found = ask(name, first, *rest)
             assert found.flags.c_contiguous
             assert found.tobytes() == ask(name, plain[0], *[r.copy("C") for r in rest]).tobytes()
@@ -140,8 +142,7 @@ def test_small_slices(name: str, shape: tuple, rng: np.random.Generator) -> None
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_large_slices(name: str, shape: tuple, threads: Callable, rng: np.random.Generator) -> None:
     for dtype in DTYPES:
-        count = len(ELEMENTWISE[name]) - 2
-        plain = [rng.uniform(0.5, 2, shape).astype(dtype) for _ in range(count)]
+        plain = arrays_for(name, shape, dtype, rng)
         wanted = ask(name, *plain)
         back = [np.ascontiguousarray(x[..., ::-1, :])[..., ::-1, :] for x in plain[1:]]
         for first, *rest in (

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ferro.cpu import blas_products
+from ferro.cpu import blas_products, products
 from ferro.cpu.blas_products import gemm
 from ferro.native import blas, thread_pool, threads
 from tests.helpers import run_python
@@ -329,6 +329,53 @@ def test_the_guard_nests_and_restores():
         threads.set_num_threads(2)
         assert get() == 1
     assert get() == before
+
+
+@needs_openblas
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("m", "k", "n"), [(80, 80, 80), (32, 128, 128), (8, 256, 256), (256, 8, 256), (2, 512, 512)])
+def test_small_products_have_the_same_bits_for_any_number_of_threads_of_blas(m, k, n, dtype):
+    """Those that `mm` gives to BLAS without the guard; the first matrix may lie either way."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(k, n)).astype(dtype)
+    get, put, _ = blas._blas._functions
+    before, found = get(), []
+    try:
+        for count in (1, 2, 5):
+            put(count)
+            rng = np.random.default_rng(1)
+            found.append(
+                [
+                    products.mm(x, y)
+                    for x in (rng.normal(size=(m, k)).astype(dtype), rng.normal(size=(k, m)).astype(dtype).T)
+                ]
+            )
+    finally:
+        put(before)
+    for some in found[1:]:
+        assert [a.tobytes() for a in some] == [a.tobytes() for a in found[0]]
+
+
+@pytest.mark.skipif(not blas._blas.has_small_products(), reason="BLAS here has no kernels for small products")
+def test_small_products_are_those_of_blas_where_it_has_kernels_for_them(monkeypatch):
+    def refuse(*args):
+        raise AssertionError("a kernel of ferro")
+
+    monkeypatch.setattr(products, "gemm", refuse)
+    x = np.arange(80.0 * 80).reshape(80, 80)
+    np.testing.assert_array_equal(products.mm(x, x.T.copy()), np.einsum("ij,kj->ik", x, x))
+    for a, b in ((x, x.T), (np.ones((81, 81)), np.ones((81, 81)))):  # transposed, or too large
+        with pytest.raises(AssertionError, match="a kernel of ferro"):
+            products.mm(a, b)
+
+
+@pytest.mark.parametrize(("core", "has"), [("SkylakeX", True), ("Cooperlake", True), ("Haswell", False), ("", False)])
+def test_which_processors_have_kernels_for_small_products(core, has, monkeypatch):
+    guard = blas._Blas(np, None)
+    monkeypatch.setattr(guard, "_functions", (lambda: 1, lambda n: None, core))
+    assert guard.has_small_products() is has
+    monkeypatch.setattr(guard, "_functions", None)
+    assert guard.has_small_products() is False
 
 
 @needs_openblas

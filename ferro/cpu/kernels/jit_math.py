@@ -36,19 +36,23 @@ def two_to_the(r):
 
 
 @device
+def exp_beyond32(r):
+    """(e^r - 1 - r) / r² for |r| <= log(2) / 2."""
+    p = f32(0.00138131795)
+    p = p * r + f32(0.00836941883)
+    p = p * r + f32(0.0416684562)
+    p = p * r + f32(0.166665148)
+    return p * r + f32(0.499999931)
+
+
+@device
 def _split_exp(x):
     """y and t with e^x = y 2^n, 0.7 < y < 1.42, and the whole number n in the low bits of t: see `times_power`."""
     t = x * f32(1.4426950408889634) + WHOLE32
     n = t - WHOLE32
     r = x - n * f32(0.693359375)
     r = r + n * f32(2.12194440e-4)
-    p = f32(0.00138131795)
-    p = p * r + f32(0.00836941883)
-    p = p * r + f32(0.0416684562)
-    p = p * r + f32(0.166665148)
-    p = p * r + f32(0.499999931)
-    p = p * r + f32(1)
-    return p * r + f32(1), t
+    return (exp_beyond32(r) * r + f32(1)) * r + f32(1), t
 
 
 @device
@@ -249,13 +253,8 @@ def _expm1_32(x):
     n = np.floor(c * f32(1.4426950408889634) + f32(0.5))
     r = c - n * f32(0.693359375)
     r = r + n * f32(2.12194440e-4)
-    p = f32(0.00138131795)
-    p = p * r + f32(0.00836941883)
-    p = p * r + f32(0.0416684562)
-    p = p * r + f32(0.166665148)
-    p = p * r + f32(0.499999931)
     half = float32_of(i32((i32(n) + i32(126)) << i32(23)))
-    y = half * (p * (r * r) + r) + (half - f32(0.5))
+    y = half * (exp_beyond32(r) * (r * r) + r) + (half - f32(0.5))
     return x if math.isnan(x) else y + y
 
 

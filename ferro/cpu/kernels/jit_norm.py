@@ -9,12 +9,11 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_rows import mean_of, read_ahead, squares_from
+from ferro.cpu.kernels.jit_rows import PIECE, in_pieces, mean_of, read_ahead, squares_from
 from ferro.native.jit import device, kernel, reduction
 
 f64 = np.float64
 BLOCK = 32  # rows added in the precision of the data
-PIECE = 2048  # numbers that stay in the cache between two readings
 
 
 @reduction
@@ -84,13 +83,7 @@ def moments(x):
     return mean, squares
 
 
-@device
-def _squares_of(x):
-    """The sum of squares, in float64."""
-    total = f64(0)
-    for start in range(0, x.size, PIECE):
-        total += squares_from(x[start : min(start + PIECE, x.size)], x.dtype.type(0))
-    return total
+_squares = in_pieces(squares_from)
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
@@ -125,7 +118,7 @@ def rms_norm(x, weight, eps, out, rstd):
     T = x.dtype.type
     n = x.shape[1]
     for i in range(x.shape[0]):
-        r = T(1 / math.sqrt(_squares_of(x[i]) / n + eps))
+        r = T(1 / math.sqrt(_squares(x[i], T(0)) / n + eps))
         rstd[i] = r
         if weight.size:
             for j in range(n):

@@ -14,9 +14,9 @@ f32, f64, i64 = np.float32, np.float64, np.int64
 
 
 @device
-def _erf32(x):
-    a = abs(x)
-    z = a * a
+def erf_near32(x):
+    """erf x for |x| <= 0.93."""
+    z = x * x
     p = f32(8.31675884e-5)
     p = p * z + f32(-0.00081300086)
     p = p * z + f32(0.0051999063)
@@ -24,7 +24,13 @@ def _erf32(x):
     p = p * z + f32(0.112836872)
     p = p * z + f32(-0.376126332)
     p = p * z + f32(0.12837917)
-    near = x + x * p
+    return x + x * p
+
+
+@device
+def _erf32(x):
+    a = abs(x)
+    near = erf_near32(x)
     c = min(a, f32(4))  # beyond, erf is 1
     q = f32(0.000282676475)
     q = q * c + f32(-0.00439042602)

@@ -4,8 +4,8 @@ Each row, or the columns of each matrix, are cut into equal parts, and each part
 have a result for each part, kernels of columns a row of results, which is cut into tiles. A call computes the results,
 or tiles, from number `first` to before `stop`.
 
-Products are taken in float64, as are squares of columns. At most _BLOCK numbers or SUM_ROWS rows are added in the precision
-of the data, where its range is wide enough, and the sums of blocks in float64.
+Products are taken in float64, as are squares of columns. At most a piece of a row (PIECE) or SUM_ROWS rows are added in the precision
+of the data, where its range is wide enough, and the sums of these in float64.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit_bits import rank, unrank
-from ferro.cpu.kernels.jit_rows import copy, squares_from, total_from
+from ferro.cpu.kernels.jit_rows import copy, in_pieces, squares_from, total_from
 from ferro.cpu.thresholds import SUM_ROWS, SUM_TILE
 from ferro.native.jit import device, kernel, once, reduction
 
 f64 = np.float64
-_BLOCK = 2048
 
 
 @device
@@ -88,20 +87,8 @@ def quotients(x, product, out, first, stop):
                 to[j] = above[j] / f64(row[j])
 
 
-def _in_blocks(function):
-    """The sum of function(numbers, center) over the blocks of a row. (float64 too loses less in blocks.)"""
-
-    def add(row, center):
-        total = f64(function(row[:_BLOCK], center))
-        for at in range(_BLOCK, row.size, _BLOCK):
-            total += function(row[at : min(at + _BLOCK, row.size)], center)
-        return total
-
-    return device(add)
-
-
 def _rows_by(function, center_of):
-    add, center_of = _in_blocks(function), device(center_of)
+    add, center_of = in_pieces(function), device(center_of)
 
     def run(x, center, out, first, stop):
         if out.shape[0] == x.shape[0]:  # (whole rows; what `_part` does takes as long as a fifth of a row of 1000)

@@ -8,13 +8,12 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_exponentials import exp_into, sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
-from ferro.cpu.kernels.jit_rows import copy, dot, largest, notes, side_by_side, total_of
+from ferro.cpu.kernels.jit_rows import PIECE, copy, dot, in_pieces, largest, notes, side_by_side, total_from, total_of
 from ferro.cpu.kernels.limits import FAR
 from ferro.native.jit import device, kernel, reduction, whole_registers
 
 f64 = np.float64
 _FAR, _FAR_DOUBLE = FAR[4], FAR[8]
-PIECE = 2048  # numbers of a row that are added in the precision of the data
 
 # --- sums of rows: those of pieces of long ones are added in float64 --------------------------------------------------
 
@@ -29,14 +28,6 @@ def _exp_into(x, top, out):
 
 
 @device
-def _sum_of_exp(x, top):
-    total = f64(0)
-    for start in range(0, x.size, PIECE):
-        total += f64(sum_of_exp(x[start : min(start + PIECE, x.size)], top))
-    return x.dtype.type(total)
-
-
-@device
 def _dot(x, y):
     total = f64(0)
     for start in range(0, x.size, PIECE):
@@ -45,12 +36,7 @@ def _dot(x, y):
     return x.dtype.type(total)
 
 
-@device
-def _total_of(x):
-    total = f64(0)
-    for start in range(0, x.size, PIECE):
-        total += f64(total_of(x[start : min(start + PIECE, x.size)]))
-    return x.dtype.type(total)
+_sum_of_exp, _total_from = in_pieces(sum_of_exp), in_pieces(total_from)
 
 
 # --- softmax of rows -------------------------------------------------------------------------------------------------
@@ -100,7 +86,7 @@ def log_softmax(x, out):
 def log_softmax_vjp(g, y, out):
     whole_registers()
     for i in range(y.shape[0]):
-        total = _total_of(g[i])
+        total = y.dtype.type(_total_from(g[i], None))
         for j in range(y.shape[1]):
             out[i, j] = g[i, j] - exp(y[i, j]) * total
 

@@ -11,26 +11,14 @@ import math
 import numpy as np
 
 from ferro.cpu.kernels.jit_bits import bits32, float32_of, muladd, rank, unrank
-from ferro.cpu.kernels.jit_math import WHOLE32, log, log_near_1
+from ferro.cpu.kernels.jit_math import WHOLE32, exp_beyond32, log, log_near_1
+from ferro.cpu.kernels.jit_normal import erf_near32
 from ferro.native.jit import apart, device, kernel, whole_registers
 
 f32, f64, i32 = np.float32, np.float64, np.int32
 
 
 # --- erfc ------------------------------------------------------------------------------------------------------------
-
-
-@device
-def _erfc_near(x):
-    """1 - erf x, by the polynomial of jit_normal.py."""
-    z = x * x
-    u = f32(-0.00081300086)
-    u = u * z + f32(0.0051999063)
-    u = u * z + f32(-0.0268589414)
-    u = u * z + f32(0.112836872)
-    u = u * z + f32(-0.376126332)
-    u = u * z + f32(0.12837917)
-    return f32(1) - (x + x * u)
 
 
 @device
@@ -46,12 +34,7 @@ def _erfc32(x):
     t = (s + d) * f32(-1.4426950408889634) + WHOLE32
     n = t - WHOLE32
     r = (-s - n * f32(0.693359375)) + (n * f32(2.12194440e-4) - d)
-    e = f32(0.00138131795)
-    e = e * r + f32(0.00836941883)
-    e = e * r + f32(0.0416684562)
-    e = e * r + f32(0.166665148)
-    e = e * r + f32(0.499999931)
-    f = e * (r * r) + r
+    f = exp_beyond32(r) * (r * r) + r
     y = f + f32(1)
     rest = f - (y - f32(1))  # what was rounded away of e^r, and below of 1 / (a + 2)
     w = a + f32(2)
@@ -73,7 +56,7 @@ def _erfc32(x):
     y = y * float32_of(i32(i32(bits32(t) << i32(23)) + i32((127 + 64) << 23)))
     y = y * f32(2.0**-64)
     y = y if x >= f32(0) else f32(2) - y
-    return y if abs(x) > f32(0.45) else _erfc_near(x)  # (nan too)
+    return y if abs(x) > f32(0.45) else f32(1) - erf_near32(x)  # (nan too)
 
 
 @kernel
