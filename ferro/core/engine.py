@@ -213,7 +213,7 @@ def execute(run: Run, ready: list) -> None:
                 if not ready:
                     return
                 _, node, g = heappop(ready)
-            if may_share and ready and (threads := sharing(ready, node, g, many)) is not None:
+            if may_share and ready and (threads := sharing(ready, node, g, many, deps)) is not None:
                 heappush(ready, (-node.seq, node, g))
                 node = g = None
                 if threads.execute(run, ready):
@@ -332,7 +332,7 @@ def begin_levels(run: Run, roots: list, seeds: list) -> None:
         run.levels.update(levels_of(t._data))
 
 
-def sharing(ready: list, node: Any, g: Any, many: int) -> Any:
+def sharing(ready: list, node: Any, g: Any, many: int, deps: dict) -> Any:
     """What runs the ready nodes in several threads from here on; None where these gain nothing.
 
     A device is given its work by one thread, which gains where a branch on the processor is heavy.
@@ -340,14 +340,15 @@ def sharing(ready: list, node: Any, g: Any, many: int) -> Any:
     if SERVING and (there := belongs_there((0, node, g))) is not belongs_there(ready[0]):
         here, its = ready[0][1:] if there else (node, g)
         return device_threads if weight(here, its) > HEAVY or _heavy_behind(here) else None
-    return parallel if worth_sharing(ready, node, g, many) else None
+    return parallel if worth_sharing(ready, node, g, many, deps) else None
 
 
-def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:
+def worth_sharing(ready: list, node: Any, g: Any, many: int, deps: dict) -> bool:
     """Whether several threads gain by running ready nodes at the same time: where there are `many`, and heavy ones.
 
     Of a few branches, and of lighter ones, the kernels are better shared by the workers (native/workers.py). Where the
-    gradient of the other node is a scalar yet (a branch that ends in a sum, one of many as a rule), what lies behind counts.
+    other node is light yet (a branch that ends in a sum, one of many as a rule; the next of a chain from which branches
+    part), what lies behind counts.
     """
     if (type(g) is HOST and g.size < SHARE_LEAST) or type(g) in SERVING:  # the common case costs no more than this
         return False
@@ -355,9 +356,26 @@ def worth_sharing(ready: list, node: Any, g: Any, many: int) -> bool:
     if mine <= heavy:
         return False
     _, other, its = ready[0]
-    if type(its) is HOST and its.size == 1:
-        return mine > VERY_HEAVY and _heavy_behind(other)
+    if mine > VERY_HEAVY:
+        if type(its) is HOST and its.size == 1:
+            return _heavy_behind(other)
+        if len(ready) + 1 < many and _free_behind(other, deps) >= many:
+            return True
     return len(ready) + 1 >= many and weight(other, its) > heavy
+
+
+def _free_behind(node: Any, deps: dict) -> int:
+    """How many very heavy nodes wait for `node` and for nothing else that is to be run; of the nearest six dozen."""
+    left: dict = {}
+    near, found = [node], 0
+    for n in near:
+        for t in n.edges:
+            t = t.node if type(t) is OutputRef else t
+            left[t] = left.get(t, deps.get(t, 0)) - 1
+            if left[t] == 0 and isinstance(t, Node) and len(near) < 72:
+                near.append(t)
+                found += type(t) is Node and math.prod(t.shape) * t.plan.op.weight > VERY_HEAVY
+    return found
 
 
 def _heavy_behind(node: Any) -> bool:

@@ -25,17 +25,20 @@ from ferro.native.blas import blas_single
 from ferro.native.thread_pool import in_worker, run_workers
 from ferro.native.threads import get_num_threads
 
+ALONE = 3  # nodes in a row that one thread runs while all others wait, before the run goes back to the serial executor
+
 
 def execute(run: Run, ready: list) -> bool:
-    """Runs what is left of a backward on several threads; False if only one may be used."""
+    """Runs what is left of a backward on several threads; False if only one may be used, or is of use any longer."""
     n = run.threads or get_num_threads()
     if n < 2 or in_worker() or in_turn():
         return False
     shared = Shared(run, ready)
+    shared.others = n - 1
     with blas_single():
         run_workers(lambda index: shared.work(), n)
     shared.end()
-    return True
+    return not ready
 
 
 class _Slot:
@@ -51,7 +54,13 @@ class _Slot:
 
 
 class Shared:
-    """What the threads of one backward share; `lock` guards all of it."""
+    """What the threads of one backward share; `lock` guards all of it.
+
+    Where but one branch is left the others have nothing to do, while the workers could share its kernels: the run goes
+    back to the serial executor then.
+    """
+
+    others = 0  # threads besides the one that goes on
 
     def __init__(self, run: Run, ready: list) -> None:
         self.run = run
@@ -60,6 +69,7 @@ class Shared:
         self.ranks: dict = {}
         self.running = 0
         self.idle = 0
+        self.alone = 0  # nodes that one thread has run while all others waited
         self.done = False
         self.error: BaseException | None = None
         self.lock = threading.Condition(threading.Lock())
@@ -137,6 +147,9 @@ class Shared:
         with self.lock:
             if made_ready is not None:
                 self.running -= 1
+                self.alone = self.alone + 1 if self.others and self.idle == self.others and not self.ready else 0
+                if self.alone > ALONE and len(made_ready) == 1 and self._hand_back(made_ready[0]):
+                    return None
                 if made_ready and not self.done:
                     self.running += 1
                     for entry in made_ready[1:]:
@@ -156,6 +169,28 @@ class Shared:
                 return None
             self.running += 1
             return heappop(self.ready)
+
+    def _hand_back(self, entry: tuple) -> bool:
+        """Leaves the last branch to the serial executor; False if contributions wait that it could not add in order."""
+        if self.done or any(slot.waiting for slot in self.slots.values()):
+            return False
+        grads, deps = self.run.grads, self.run.deps
+        for key, slot in self.slots.items():
+            if type(key) is tuple:
+                node, index = key
+                if not deps[node]:
+                    grads.pop(node, None)
+                    continue
+                grads.setdefault(node, [None] * len(node.outputs))[index] = slot.value
+            elif slot.value is None:
+                grads.pop(key, None)
+            else:
+                grads[key] = slot.value
+            slot.value = None
+        heappush(self.ready, entry)
+        self.done = True
+        self.lock.notify_all()
+        return True
 
     def _stop(self, error: BaseException) -> None:
         with self.lock:

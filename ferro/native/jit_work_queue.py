@@ -202,10 +202,11 @@ def _sleep(queue):
 
 
 @kernel
-def serve(queue, me, patience):
+def serve(queue, me, patience, busy):
     """Take part in what is in the queue as number `me`, asleep when nothing has come for `patience` looks at it.
 
-    Returns when a halt is called.
+    At the address `busy` stands whether threads of Python have the cores: then it sleeps at once, for it would keep one of
+    them off its core. Returns when a halt is called.
 
     A thread that returned to Python to sleep would ask for the interpreter's lock, which costs its holder 100 us.
     """
@@ -214,7 +215,7 @@ def serve(queue, me, patience):
     while _load(queue, HALT) == 0:
         ticket = _load(queue, TICKET)
         if ticket % 2 == 0 or ticket == last:
-            if looks >= patience:
+            if looks >= patience or _load(busy, 0) != 0:
                 _sleep(queue)
                 looks = 0
             _pause()

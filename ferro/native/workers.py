@@ -20,11 +20,12 @@ import numpy as np
 from ferro.native import cores, locks, threads
 from ferro.native.readiness import get
 from ferro.native.thread_pool import _pool
-from ferro.native.work_queue import ASLEEP, CORES, GATHER, HALT, MEMBERS, QUEUE, SHARED, SIZE, THREADS
+from ferro.native.work_queue import ASLEEP, CORES, GATHER, HALT, MEMBERS, QUEUE, RUNS, SHARED, SIZE, THREADS
 
 # Threads that work at once; where there are no POSIX threads, there are no workers.
 _MOST = min(cores.usable(), THREADS) if os.name == "posix" else 1
 SHARED[CORES] = _MOST
+_BUSY = SHARED.ctypes.data + SHARED.itemsize * RUNS  # where threads find whether those of Python are at work
 PATIENCE = 50_000  # looks at the queue before a thread goes to sleep: about a millisecond
 
 
@@ -50,7 +51,7 @@ class _WorkerPool:
             with _lock:
                 while len(self.members) < count:
                     number = len(self.members) + 1
-                    task = (self.queue, number, PATIENCE)
+                    task = (self.queue, number, PATIENCE, _BUSY)
                     member = threading.Thread(target=self.serve, args=task, name=f"ferro-kernels-{number}")
                     member.daemon = True
                     self.members.append(
@@ -154,7 +155,7 @@ def dry_run() -> Iterator[None]:
     """For calls of kernels in which nothing is computed: a pool without threads. Its own kernels are called first."""
     global _made  # noqa: PLW0603 (there is one pool)
     before, _made = _made, _WorkerPool()
-    _made.serve(_made.queue, 1, 0)
+    _made.serve(_made.queue, 1, 0, _BUSY)
     _made.wake(_made.queue)
     try:
         yield

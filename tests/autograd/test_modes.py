@@ -158,7 +158,7 @@ def test_multithreading_may_be_forbidden(T: Any) -> Any:
 def test_forbidden_threads_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     from ferro.core import engine, parallel
 
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     calls: list = []
     execute = parallel.execute
     monkeypatch.setattr(parallel, "execute", lambda run, ready: calls.append(1) or execute(run, ready))

@@ -43,7 +43,7 @@ THREADS = (1, 4)
 
 @pytest.fixture(autouse=True)
 def _eager_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,7 @@ class Doubled(ferro.autograd.Function):
 
 
 def test_threads_keep_what_an_output_had_received_before_they_took_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     for n in (1, 4):
         x = leaf(1.0, 2.0, 3.0)
         a, b, _ = x.unbind(0)
@@ -173,7 +173,7 @@ def test_what_was_changed_does_not_matter_where_the_formula_that_saved_it_does_n
 def test_what_was_changed_does_not_matter_to_a_node_without_gradient_on_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     for n in (1, 4):
         x = leaf(1.0, 2.0)
         y = x.tanh()

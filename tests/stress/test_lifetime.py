@@ -391,7 +391,7 @@ SCENARIOS: dict[str, Callable] = {
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_a_program_makes_dies_by_reference_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     scenario = SCENARIOS[name]
     for _ in range(2):  # what is made once stays: constants, compiled kernels, the pool's threads
         scenario()
@@ -467,7 +467,7 @@ def test_a_graph_dies_with_its_loss_and_its_saved_values_with_backward(retain: b
 def test_a_graph_lives_no_longer_than_the_exception_that_left_backward(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     x = leaf(4)
     loss, refs = watched(x)
 

@@ -365,7 +365,7 @@ def test_a_hook_added_while_hooks_are_called_sees_the_gradient() -> None:
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("threads", [1, 2])
 def test_recorded_gradients_of_a_shared_leaf_lose_nothing(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     x = leaf(1.0, 2.0)
     loss = (x * x + x).sum()
 
@@ -402,7 +402,7 @@ def test_a_hook_that_uses_a_gradient_up_misses_none_of_another_thread() -> None:
 def test_a_backward_begun_in_the_turn_of_a_leaf_does_not_wait_for_threads_that_wait_for_the_leaf(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     x, calls = leaf(1.0, 2.0), []
 
     def again(t: Any) -> None:
@@ -422,7 +422,7 @@ def test_a_backward_begun_in_the_turn_of_a_leaf_does_not_wait_for_threads_that_w
 def test_callbacks_can_be_queued_from_whichever_thread_runs_a_hook(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     x, called, caller = leaf(1.0, 2.0), [], threading.get_ident()
     on_worker, right = threading.Event(), cpu.cos
 

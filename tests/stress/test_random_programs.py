@@ -106,7 +106,7 @@ def against_twin(program: Program) -> str:
 @pytest.fixture(autouse=True)
 def _eager_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hand every graph with two ready nodes to the threads; PyTorch's warnings are its own."""
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     with warnings.catch_warnings():

@@ -282,7 +282,7 @@ class Looks(ferro.autograd.Function):
 @pytest.fixture
 def workers_must_help(monkeypatch: pytest.MonkeyPatch) -> None:
     """The calling thread runs no formula of cos until a worker has run something of the user's."""
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
 
 
 @pytest.mark.parametrize("name", ["plain", "no_grad", "hooks", "observer", "anomaly"])
@@ -364,7 +364,7 @@ def test_backward_in_one_thread_of_a_graph_made_in_another(lib: Any) -> None:
 
 
 def test_anomaly_mode_explains_from_whichever_thread_an_error_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
     for threads in (1, 3):
         x = ferro.zeros(4, requires_grad=True)
         with ferro.autograd.detect_anomaly():

@@ -15,6 +15,7 @@ import ferro
 from ferro.autograd.graph import register_multi_grad_hook, saved_tensors_hooks
 from ferro.core import engine
 from ferro.core.node import Node
+from ferro.native.thread_pool import in_worker
 from ferro.utils.checkpoint import checkpoint
 
 pytestmark = pytest.mark.timeout(280)
@@ -105,7 +106,7 @@ def training(i: int, iterations: int, threads: int | None = None) -> list:
 def eager(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     """Hands every graph with two ready nodes to the threaded executor."""
     if threads > 1:
-        monkeypatch.setattr(engine, "worth_sharing", lambda ready, node, g, many: True)
+        monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
 
 
 @pytest.mark.parametrize("iterations", MANY)
@@ -239,3 +240,34 @@ def test_nothing_stays_alive() -> None:
         assert threading.active_count() == threads
     finally:
         gc.enable()
+
+
+def test_the_last_branch_goes_back_to_one_thread_whose_kernels_all_may_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "worth_sharing", lambda *_: True)
+    ended = threading.Event()
+    shared: list[bool] = []
+
+    def gradients(threads: int) -> bytes:
+        def wait(_: Any) -> None:
+            assert threads == 1 or ended.wait(60)
+
+        ended.clear()
+        shared.clear()
+        x = ferro.linspace(-1, 1, 50_000).requires_grad_()
+        y = ferro.ones(50_000, requires_grad=True)
+        y.register_post_accumulate_grad_hook(lambda _: ended.set())
+        h = x
+        for k in range(200):
+            h = ferro.tanh(h + x)
+            if k == 198:  # of the long branch's nodes the first to run
+                h.register_hook(wait)
+            else:
+                h.register_hook(lambda _: shared.append(in_worker()))
+        ferro.autograd.backward(h.sum() + y.cos().sum(), num_threads=threads)
+        return x.grad.numpy().tobytes() + y.grad.numpy().tobytes()
+
+    alone = gradients(1)
+    assert not any(shared)
+    assert gradients(2) == alone
+    assert shared[0]
+    assert not shared[-1]
