@@ -13,6 +13,7 @@ from ferro import xp
 from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.common import contiguous
 from ferro.cpu.kernels.conversions import converted
+from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.gemm import gemm
 from ferro.cpu.namespace import cpu
 from ferro.cpu.rows import ones
@@ -163,6 +164,7 @@ def _by_vector(x: Any, y: Any) -> Any:
     return sums[0] if parts == 1 else sums.sum(0)
 
 
+@entry("x = -> one", "jit_small.dot")
 def dot(x: Any, y: Any) -> Any:
     """The sum of the products of the elements of two vectors, without conjugation."""
     return np.asarray(mm(x, y))

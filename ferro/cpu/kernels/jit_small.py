@@ -12,10 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ferro.cpu.kernels import jit_pointwise
+from ferro.cpu.kernels import jit_pointwise, jit_rows
 from ferro.cpu.kernels.jit_exponentials import sum_of_exp
 from ferro.cpu.kernels.jit_math import exp
-from ferro.cpu.kernels.jit_rows import largest, squares_from, total_of, wide_squares_from, wide_total_of
+from ferro.cpu.kernels.jit_rows import (
+    PIECE,
+    in_pieces,
+    largest,
+    squares_from,
+    total_of,
+    wide_squares_from,
+    wide_total_of,
+)
 from ferro.cpu.kernels.jit_softmax import less_norm
 from ferro.cpu.kernels.jit_widths import half_registers
 from ferro.cpu.kernels.limits import SMALL_SQUARES
@@ -214,14 +222,17 @@ def std_mean(x, correction, before, n, behind, out, mean):
     return _variances(x, correction, before, n, behind, out, mean, True)
 
 
+_squares = in_pieces(squares_from)
+
+
 @kernel
 def vector_norm(x, order, before, n, behind, out):
-    if order != 2 or n > SUM_LONG or (behind > 1 and x.size >= SMALL):
+    if order != 2 or (behind > 1 and (n > SUM_LONG or x.size >= SMALL)):
         return False
     for r in range(before):
         for i in range(behind):
             if behind == 1:
-                total = squares_from(x[r * n : r * n + n], x.dtype.type(0))
+                total = _squares(x[r * n : r * n + n], None)
             else:
                 total = f64(0)
                 for j in range(n):
@@ -231,6 +242,14 @@ def vector_norm(x, order, before, n, behind, out):
                 return False
             out[r * behind + i] = math.sqrt(total)
     return True
+
+
+@kernel
+def dot(x, y, out):
+    total = f64(0)
+    for start in range(0, x.size, PIECE):
+        total += jit_rows.dot(x[start : min(start + PIECE, x.size)], y[start : min(start + PIECE, x.size)])
+    out[0] = total
 
 
 # --- losses ----------------------------------------------------------------------------------------------------------
