@@ -191,7 +191,7 @@ def _without_replacement(a: Any, count: int, numbers: Any) -> Any:
         ratios = a / waits
     if count == 1:
         return ratios.argmax(-1)[..., None]
-    return np.argsort(-ratios, -1, kind="stable")[..., :count]
+    return backend.xp_of(a).topk(ratios, count, a.ndim - 1, True)[1]
 
 
 def _drawn_there(a: Any, count: int, replaces: bool, numbers: Any) -> Any:

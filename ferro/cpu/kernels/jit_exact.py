@@ -21,12 +21,12 @@ def exact(fn: Any, **names: Any) -> Any:
 
 @intrinsic
 def _rounded_once(_context, a, b, c):
-    """a b + c in float64, also where no instruction computes it."""
+    """a b + c in float32 or float64, also where no instruction computes it."""
 
     def generate(_codegen, builder, _signature, args):
-        kind = ir.DoubleType()
-        function = ir.FunctionType(kind, [kind] * 3)
-        return builder.call(cgutils.get_or_insert_function(builder.module, function, "llvm.fma.f64"), args)
+        kind = ir.DoubleType() if a.bitwidth == 64 else ir.FloatType()
+        function, name = ir.FunctionType(kind, [kind] * 3), f"llvm.fma.f{a.bitwidth}"
+        return builder.call(cgutils.get_or_insert_function(builder.module, function, name), args)
 
     return a(a, b, c), generate
 

@@ -3,8 +3,8 @@
 `state` is the memory of NumPy's MT19937: 624 words and the place of the next one.  `spare` is a row of one element: the
 normal number in float64 that a pair left over, or nan.
 
-In float32 each multiplication with an addition after it is done in float64 and rounded to float32, as in cpu/box_muller.py,
-so that it makes no difference which of the two computes: a product of float32 is exact in float64.  In float64 logarithms,
+In float32 each multiplication with an addition after it is rounded once where the processor can; elsewhere it is done in
+float64 and rounded to float32, as in cpu/box_muller.py: the same number but for one in about 2^29.  In float64 logarithms,
 sines and cosines are the C library's, as in PyTorch.
 """
 
@@ -18,13 +18,15 @@ import numpy as np
 from ferro.cpu.box_muller import COSINE, LOG, LOG_2, OCTANTS, QUARTER, ROOT_HALF, SINE, TWO_PI
 from ferro.cpu.kernels.jit_bits import bits32, float32_of
 from ferro.cpu.kernels.jit_exact import exact
-from ferro.cpu.kernels.jit_exact import fma as fma8
+from ferro.cpu.kernels.jit_exact import fma as rounded_once
 from ferro.cpu.kernels.rejection import binomial, gamma, poisson, products, tail, transformed, waiting
+from ferro.native.isa import has_fma
 from ferro.native.jit import device, kernel, whole_registers
 
 f4, f8, i4, u4, u8 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 _N, _M = 624, 397
 _CHUNK = 4096
+_HAS_FMA = has_fma()
 _L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8 = LOG
 _LOW, _HIGH = LOG_2
 _S0, _S1, _S2 = SINE
@@ -115,7 +117,7 @@ def uniform_numbers(state, out):
 
 @device
 def _fma(a, b, c):
-    return f4(f8(a) * f8(b) + f8(c))
+    return rounded_once(a, b, c) if _HAS_FMA else f4(f8(a) * f8(b) + f8(c))
 
 
 @device
@@ -178,8 +180,8 @@ def _pairs8(state, out, start, mean, std):
     _fill(state, out, start, start + 16)
     for k in range(start, start + 8):
         radius, angle = math.sqrt(-2.0 * math.log(1.0 - out[k])), 2.0 * math.pi * out[k + 8]
-        out[k] = fma8(radius * math.cos(angle), std, mean)
-        out[k + 8] = fma8(radius * math.sin(angle), std, mean)
+        out[k] = rounded_once(radius * math.cos(angle), std, mean)
+        out[k + 8] = rounded_once(radius * math.sin(angle), std, mean)
 
 
 @kernel
