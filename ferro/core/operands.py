@@ -139,11 +139,12 @@ def of_array(name: str, a: Any) -> Any:
 
 def dtype_with(a: Any, number: Any) -> Any:
     """The dtype of array (op) Python number."""
-    d = a.dtype
-    if d is _FLOAT32 or d is _FLOAT64 or d in INEXACT:
-        kind = type(number)
-        if kind is float or kind is int or kind is bool or d.kind == "c":
-            return d
+    d, kind = a.dtype, type(number)
+    if kind is int and d.kind in "iu":
+        return d
+    inexact = d is _FLOAT32 or d is _FLOAT64 or d in INEXACT
+    if inexact and (kind is float or kind is int or kind is bool or d.kind == "c"):
+        return d
     return dtypes.result_np([a, number])
 
 

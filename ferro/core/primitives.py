@@ -16,8 +16,8 @@ from ferro.core.op import LINEAR, OPS, Op
 
 CAST = Op("to_copy", lambda xp, x, /, dtype: xp.cast(x, dtype), kind=LINEAR, x=lambda xp, g: g)
 
-# A cast to integers records nothing: only the general form of apply looks at the dtype of the result.
-CAST.short = False
+# A cast to integers records nothing: only the general form of apply, which machine code has too, looks at the dtype of the result.
+CAST.short, CAST.applied = False, True
 
 CLONE = Op("clone", lambda xp, x: xp.copy(x), kind=LINEAR, x=lambda xp, g: g, layout=FIRST)
 

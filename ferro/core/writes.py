@@ -14,7 +14,7 @@ import numpy as np
 from ferro import cpu
 from ferro.core import backend
 from ferro.core.backend import HOST
-from ferro.core.base import DetachedMark, TensorBase, bump
+from ferro.core.base import DetachedMark, TensorBase, View, bump, root
 from ferro.core.dtypes import float32, float64
 from ferro.core.mode import ACTIVE, MODE
 from ferro.core.op import Op
@@ -136,7 +136,22 @@ def may_be_written(target: Any, mode: Any) -> bool:
         and out.flags.writeable
         and (0 not in out.strides or out.flags.c_contiguous)
         and (version is None or not version.inference)
-        and (mode is not None or (target._node is None and (meta is None or type(meta) is DetachedMark)))
+        and (
+            mode is not None
+            or (target._node is None and (meta is None or type(meta) is DetachedMark or _is_free(meta)))
+        )
+    )
+
+
+def _is_free(meta: Any) -> bool:
+    """Whether a tensor is a view of one without history, which a write of it would not give one."""
+    return (
+        type(meta) is View
+        and meta.base is not None
+        and meta.creation is None
+        and meta.dual is None
+        and meta.tangents is None
+        and root(meta)._node is None
     )
 
 
@@ -155,11 +170,10 @@ def may_be_read(t: Any, target: Any, mode: Any) -> bool:
 def has_no_history(t: Any, mode: Any) -> bool:
     """Whether an operand, of this computer's memory, has no history that a write of it would record."""
     meta, version = t._meta, t._counter
-    return (
-        type(t._data) is HOST
-        and (mode is not None or t._node is None)
-        and (meta is None or type(meta) is DetachedMark or version is None or not version.n)
-    )
+    if type(t._data) is not HOST:
+        return False
+    unchanged = meta is None or type(meta) is DetachedMark or version is None or not version.n
+    return mode is not None or (t._node is None and (unchanged or _is_free(meta)))
 
 
 def unrecorded(self: Any) -> bool:

@@ -162,6 +162,7 @@ def lowered(expression: Symbol, inputs: list[Symbol], dtype: np.dtype) -> Lowere
 def ufunc_of(function: Any) -> np.ufunc | None:
     """The ufunc that an array function is; None if it is none."""
     function = fallback(function)
+    function = getattr(function, "operator", function)
     function = fallback(_UFUNCS.get(function, function))
     found = getattr(function, "ufunc", function)
     return found if isinstance(found, np.ufunc) else None

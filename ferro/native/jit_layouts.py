@@ -171,14 +171,16 @@ if gaps and ({unless_gaps} or not is_in_order({a})): return 0
 plain = plain or gaps"""
 # The rest of what is done row by row, and what is left to others: small arrays are copied.
 _IN_VIEWS = """
-        rows = put_result(words, width)
+        if wanted == 0: put_new(words, width)
+        else: put_view(words, {x}, wanted)
+        rows = in_rows(words, width)
         if rows > 0:
-            out = like({x}, True)
+            out = like({x}, True) if wanted == 0 else new_ref(wanted)
             many = helpers() if size > MOST and out != 0 else 0
             if out == 0 or many < 0:
                 release(out)
                 return -1
-            put_address(words, out)
+            if wanted == 0: put_address(words, out)
             put_body(kernel, words, ({values},))
             chunks = max(min(size // GRAIN, CHUNKS, rows), 1)
             freely_in_rows(by_views, (queue(), many, chunks, rows, -1, 0), (0, rows, words))
@@ -282,7 +284,14 @@ class _Text:
         values = [
             one if passed.startswith(("elements", "array_at")) else passed for passed in (*self.given, "elements")
         ]
-        text = [f"if size >= VIEW_LEAST and plain and wanted == 0 and ({anyhow}):", "    words = room()"]
+        clear = [
+            f"({f'is_number({a}) or ' * (a in self.named('~'))}is_clear({a}, wanted, width, {self.again}))"
+            for a in views
+        ]
+        text = ["takes = wanted == 0", "if wanted != 0 and size >= VIEW_LEAST and plain:"]
+        text += [f"    takes = takes_rows(wanted, {self.x}, number, width) and {' and '.join(clear)}"]
+        apart = f"{anyhow} or (wanted != 0 and not is_plain(wanted, number))"
+        text += [f"if size >= VIEW_LEAST and plain and takes and ({apart}):", "    words = room()"]
         numbers = sum([1 << k for k, a in enumerate(views) if a in self.named("~")])
         text.append(f"    if put_lengths(words, {self.x}, {numbers}):")
         for a in views:

@@ -9,6 +9,7 @@ from ferro.native.jit import device, kernel
 from ferro.native.jit_arrays import array_at, copy_bytes, is_array, is_like, is_number, is_plain, size_of
 from ferro.native.jit_entries import helpers, queue, want
 from ferro.native.jit_fields import (
+    ALIGNED,
     WRITABLE,
     address_of,
     class_of,
@@ -18,8 +19,11 @@ from ferro.native.jit_fields import (
     external,
     flags_of,
     load64,
+    ndim_of,
     room,
+    shape_of,
     store64,
+    strides_of,
     the_none,
     the_true,
 )
@@ -60,7 +64,7 @@ from ferro.native.thresholds import CHUNK, ENTRY_MOST, MOST_CHUNKS
 
 _get_item = external("PyObject_GetItem", types.int64, types.int64, types.int64)
 _set_item = external("PyObject_SetItem", types.int32, types.int64, types.int64, types.int64)
-_index_error = address_of("PyExc_IndexError")
+_index_error, _ellipsis = address_of("PyExc_IndexError"), address_of("_Py_EllipsisObject")
 
 
 def written(objects, count):
@@ -186,7 +190,8 @@ def _put(op, target, words, arrays, others, name):
         large = large or size_of(each) >= ENTRY_MOST
     direct, placed = slot(op, "Op.direct"), slot(op, "Op.placed")
     function = direct
-    if placed != the_none() and is_plain(out, number) and is_like(out, a):
+    fits = is_plain(out, number) or (large and flags_of(out) & ALIGNED != 0)
+    if placed != the_none() and fits and is_like(out, a):
         function = item_at(placed, 0 if number == FLOAT32 else 1)
     elif large:  # (large results are computed where they belong)
         return 0
@@ -224,11 +229,18 @@ def _is_free(target, mode):
 def _may_be_read(t, target, mode):
     """Whether an operand has no history that counts, and lies elsewhere, or is the target itself."""
     counter = slot(t, "TensorBase._counter")
-    return (
-        (mode != 0 or slot(t, "TensorBase._node") == the_none())
-        and is_up_to_date(t)
-        and (t == target or counter == the_none() or counter != slot(target, "TensorBase._counter"))
+    return (mode != 0 or (slot(t, "TensorBase._node") == the_none() and is_up_to_date(t))) and (
+        t == target or counter == the_none() or counter != slot(target, "TensorBase._counter")
     )
+
+
+@device
+def _is_expanded(a):
+    """Whether several elements of an array are one place."""
+    for k in range(ndim_of(a)):  # noqa: SIM110 (Numba knows no generator here)
+        if load64(strides_of(a) + 8 * k) == 0 and load64(shape_of(a) + 8 * k) > 1:
+            return True
+    return False
 
 
 @device
@@ -237,14 +249,21 @@ def _copied(found, out, target, name):
     number, width = (FLOAT32, 4) if is_plain(found, FLOAT32) else (FLOAT64, 8)
     if (
         not is_plain(found, number)
-        or not is_plain(out, number)
+        or not is_array(out, number)
         or not is_like(out, found)
         or not flags_of(out) & WRITABLE
+        or _is_expanded(out)
     ):
         release(found)
         return 0
-    copy_bytes(data_of(out), data_of(found), size_of(found) * width)
+    failed = False
+    if is_plain(out, number):
+        copy_bytes(data_of(out), data_of(found), size_of(found) * width)
+    else:
+        failed = _set_item(out, _ellipsis(), found) != 0
     release(found)
+    if failed:
+        return -1
     return new_ref(target) if _noted(target, name) else -1
 
 

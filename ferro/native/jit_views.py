@@ -7,6 +7,8 @@ Note [Views in entries]
     rows of its arrays begin, in words, and `by_views`, which is compiled once for all, calls the kernel for each row, by the
     address of a small function that the entry has for it. Rows are never cut, so bits do not depend on the number of threads.
 
+    The result may go into an array that there is, with gaps, too, whose rows are described like those of the others.
+
     The words: what is called for a row, and with what; how many arrays and dimensions there are, the lengths, a bit for
     each array that may be one number for a row; then for each array, the result being the last one, where it begins and the
     bytes from each element to the next along the dimensions.
@@ -22,7 +24,8 @@ from numba.core import cgutils
 from numba.np.arrayobj import make_array, populate_array
 
 from ferro.native.jit import device, kernel, link_late, once
-from ferro.native.jit_fields import data_of, load64, ndim_of, room, shape_of, store64, strides_of
+from ferro.native.jit_arrays import is_like, may_be_read
+from ferro.native.jit_fields import WRITABLE, data_of, flags_of, load64, ndim_of, room, shape_of, store64, strides_of
 from ferro.native.jit_work_queue import call_body
 from ferro.native.thresholds import VIEW_COLUMNS
 
@@ -89,16 +92,69 @@ def put_one(words, address):
 
 
 @once
-def put_result(words, width):
-    """Add the array of the result, in C order, that `put_address` names, and make one of dimensions that go on into each other.
-
-    Gives how many rows there are, 0 if they are short, or their elements do not lie side by side.
-    """
+def put_new(words, width):
+    """Add a new array for the result, in C order, that `put_address` will name."""
     view, step, dims = _next_view(words), width, load64(words + _DIMS)
     for d in range(dims - 1, -1, -1):
         store64(view + 8 * (d + 1), step)
         step *= load64(words + _LENGTHS + 8 * d)
-    arrays, last = load64(words + _ARRAYS), 0
+
+
+@device
+def _length(a, d):
+    return load64(shape_of(a) + 8 * d)
+
+
+@device
+def _stride(a, d):
+    return load64(strides_of(a) + 8 * d)
+
+
+@device
+def _end(a, width):
+    """The address behind the last element of an array, 0 if strides are negative."""
+    end = data_of(a) + width
+    for d in range(ndim_of(a)):
+        if _stride(a, d) < 0:
+            return 0
+        end += _stride(a, d) * (_length(a, d) - 1)
+    return end
+
+
+@once
+def takes_rows(out, x, number, width):
+    """Whether `out` is an array that may take a result like x, and no two of whose elements share a place."""
+    if not may_be_read(x, out, number) or flags_of(out) & WRITABLE == 0:
+        return False
+    reach = width
+    for d in range(ndim_of(out) - 1, -1, -1):
+        if _length(out, d) != 1:
+            if _stride(out, d) < reach:
+                return False
+            reach += _stride(out, d) * (_length(out, d) - 1)
+    return True
+
+
+@once
+def is_clear(a, out, width, again):
+    """Whether an array, which is not empty, may be read while `out` is written row by row: see `lies_apart` in jit_arrays.py."""
+    same = data_of(a) == data_of(out) and is_like(a, out)
+    for d in range(ndim_of(a)):
+        same = same and (_stride(a, d) == _stride(out, d) or _length(a, d) == 1)
+    end = _end(a, width)
+    return (same and not again) or (end > 0 and (end <= data_of(out) or _end(out, width) <= data_of(a)))
+
+
+@once
+def in_rows(words, width):
+    """Make one of dimensions that go on into each other in all arrays.
+
+    Gives how many rows there are, 0 if they are short, or their elements do not lie side by side.
+    """
+    dims = load64(words + _DIMS)
+    arrays, last, step = load64(words + _ARRAYS), 0, width
+    for d in range(dims):
+        step *= load64(words + _LENGTHS + 8 * d)
     for d in range(1, dims):
         here, together = load64(words + _LENGTHS + 8 * d), True
         for k in range(arrays):

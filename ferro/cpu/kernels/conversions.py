@@ -105,4 +105,5 @@ def sixteen(function: Callable) -> Callable:
         return function(x, y)
 
     combine.__name__ = combine.__qualname__ = function.__name__
+    combine.operator = function  # type: ignore[attr-defined]
     return combine
