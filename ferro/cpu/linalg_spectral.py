@@ -15,7 +15,7 @@ import numpy as np
 from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.joining import triu
 from ferro.cpu.kernels import factor
-from ferro.cpu.lapack import SMALL, gufunc_of, refused, routine
+from ferro.cpu.lapack import SMALL, gufunc_of, has, refused, routine, run
 from ferro.cpu.linalg_solve import solve_tri
 from ferro.cpu.products import matmul
 from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST
@@ -77,11 +77,56 @@ def adjoint(x: Any) -> Any:
 # -- singular values ---------------------------------------------------------------------------------------------------
 
 
+def _rectangles(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SMALL + 1), 130):
+        for m in (n, n + 9, 2 * n):
+            for full in (False, True):
+                yield make(m, n), full
+                yield make(n, m), full
+
+
+def _product(_: tuple, found: tuple) -> tuple:
+    """The singular values, the matrix that all factors make, and the products of columns and of rows."""
+    u, s, vh = found
+    k = s.shape[-1]
+    return s, (u[..., :k] * s[..., None, :]) @ vh[..., :k, :], adjoint(u) @ u, vh @ adjoint(vh)
+
+
+@by_kernels("reflect_back", _rectangles, _product)
 def svd_factors(x: Any, full: bool) -> tuple:
     """(U, S, Vᴴ) with X = U diag(S) Vᴴ; full: U and V are square."""
     m, n = x.shape[-2:]
+    if x.ndim == 2 and min(m, n) > SMALL and 6 * max(m, n) < 11 * min(m, n) and factor.ready(x):
+        steps = _svd_in_steps(x, full)
+        if steps is not None:
+            return steps
     found = gufunc_of("svd_f" if full else "svd_s", "svd_" + ("m" if m < n else "n") + ("_f" if full else "_s"))
     return tuple(_native("linalg.svd", found, "xrx", 1, x, lambda a: np.linalg.svd(a, full)))
+
+
+def _svd_in_steps(x: Any, full: bool) -> tuple | None:
+    """The steps of LAPACK's gesdd for a real matrix that is not far from square, the last one by our kernel, on all threads.
+
+    None where there are no such steps, or the matrix needs LAPACK's care, as in `_eigh_in_steps`.
+    """
+    (m, n), dtype, number = x.shape, x.dtype, np.finfo(x.dtype)
+    k, char, tall = min(m, n), dtype.char, m >= n
+    least, largest = math.sqrt(number.tiny) / number.eps, abs(x).max()
+    if not least < largest < 1 / least or not has("gebrd", "bdsdc"):
+        return None
+    a, room = np.array(x, order="F"), np.empty(max(_TRIDIAGONAL_BLOCK * (m + n), k * (3 * k + 4)), dtype)
+    s, beside, tau_left, tau_right = np.empty((4, k), dtype)
+    u, v = np.empty((2, k, k), dtype)  # of the bidiagonal matrix; the rows of u are vectors, and the columns of v
+    with scipy_blas_single():
+        run("gebrd", char, m, n, a, m, s, beside, tau_left, tau_right, room, room.size)
+        whole = np.empty(8 * k, np.int32)
+        failed = run("bdsdc", char, "U" if tall else "L", "I", k, s, beside, u, k, v, k, room, whole, room, whole)
+    if failed:
+        return None
+    left, right = np.empty((m, m if full else k), dtype), np.empty((n if full else k, n), dtype)
+    factor.reflected(a.T[:k], tau_left[: k - (not tall)], int(not tall), u, left, in_rows=False)
+    factor.reflected(np.array(a[:k], order="C"), tau_right[: k - tall], int(tall), v, right, in_rows=True)
+    return left, s, right
 
 
 def svdvals(x: Any) -> Any:
@@ -155,7 +200,9 @@ def _eigh_in_steps(x: Any) -> tuple | None:
         if not math.sqrt(number.tiny / number.eps) < largest < math.sqrt(number.max * number.eps):
             return None
         values, vectors, failed = routine("lapack", "stevd", char)(diagonal, beside)
-    return None if failed else (values, factor.reflected(packed, tau, vectors))
+    if failed:
+        return None
+    return values, factor.reflected(packed.T, tau, 1, vectors.T, np.empty(x.shape, x.dtype), in_rows=False)
 
 
 def eigvalsh(x: Any, upper: bool) -> Any:

@@ -163,6 +163,14 @@ PRODUCT_SHARED = 1 << 24
 # shown by: bench/run.py --rows 'linalg: matmul' --threads 2
 PRODUCT_CHUNK = 1 << 20
 
+# multiplications: of two matrices, from which on a kernel is quicker than BLAS where that has none for small products
+# shown by: bench/run.py --rows 'linalg: matmul 64'
+NEAR_LEAST = 48**3
+
+# multiplications: up to which both stay in the near caches, and a kernel that needs no plan computes them
+# shown by: bench/run.py --rows 'linalg: matmul 128'
+NEAR_MOST = 1 << 22
+
 # multiplications: from here on the kernel for products is faster than BLAS
 # shown by: bench/thresholds.py
 GEMM_LEAST = (1 << 18) + 1
@@ -214,6 +222,10 @@ FACTOR_MOST = 1 << 20
 # multiplications: of a chunk of factorisations of a stack, some 20 to 50 us
 # shown by: bench/run.py --rows 'linalg: (cholesky|qr|solve)' --threads 2
 FACTOR_CHUNK = 1 << 18
+
+# multiplications: of a chunk of vectors that reflectors are applied to, each of which lays out the reflectors again
+# shown by: bench/run.py --rows 'linalg: (eigh|svd) 512' --threads 2
+REFLECT_CHUNK = 1 << 21
 
 # order: of a triangle, up to which it stays in the second-level cache while one panel after the other reads it
 # shown by: bench/thresholds.py
