@@ -84,7 +84,6 @@ def run(name: str, char: str, *args: Any) -> int:
             given.append(ctypes.c_void_p(arg.ctypes.data))
         else:
             given.append(ctypes.byref(ctypes.c_char(arg.encode()) if isinstance(arg, str) else ctypes.c_int(arg)))
-    function = _address({"f": "s", "d": "d"}[char] + name)
-    assert function is not None
+    function: Any = _address({"f": "s", "d": "d"}[char] + name)
     function(*given, ctypes.byref(info))
     return info.value

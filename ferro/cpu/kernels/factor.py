@@ -80,13 +80,10 @@ def qr(x: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def reflected(packed: np.ndarray, tau: np.ndarray, below: int, z: np.ndarray, out: np.ndarray, in_rows: bool) -> np.ndarray:
-    """out = Q z for the product Q of LAPACK's reflectors: see `reflect_back`. All arrays are contiguous.
-
-    Each vector is computed by itself, so they are shared.
-    """
-    n = len(out) if in_rows else out.shape[1]
-    groups = -(-n // PANEL)
-    chunks = min(packed.shape[1] * n * len(tau) // REFLECT_CHUNK, groups, helpers() + 1)
+    """out = Q z for the product Q of LAPACK's reflectors: see `reflect_back`. Each vector is computed by itself, so they are shared."""
+    vectors, m = out.shape if in_rows else out.shape[::-1]
+    groups = -(-vectors // PANEL)
+    chunks = min(m * vectors * len(tau) // REFLECT_CHUNK, groups, helpers() + 1)
     run_rows("reflect_back", chunks, groups, (0, groups, packed, tau, below, z, out, in_rows), whole=-1, span=0)
     return out
 

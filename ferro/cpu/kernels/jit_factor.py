@@ -263,15 +263,18 @@ def reflect_blocks(start, stop, m, a, q, r):
 def reflect_back(start, stop, packed, tau, below, z, out, in_rows):
     """Q z for so many vectors z, PANEL of them at a time from number `start` to `stop`, where Q = H₁ H₂ ... of reflectors.
 
-    These are packed as rows of LAPACK's sytrd and gebrd: behind the diagonal and `below` numbers more stands what follows the
-    1 of a vector. z has vectors as rows, and out columns, or (in_rows) z columns and out rows. They are filled up with zeros;
-    vectors that z does not have are those of the unit matrix.
+    These are rows of `packed` as LAPACK's sytrd and gebrd leave them: behind the diagonal and `below` numbers more stands what
+    follows the 1 of a vector. z has as many vectors as these have numbers, as rows, and out columns, or (in_rows) z columns and
+    out rows. They are filled up with zeros; vectors that z does not have are those of the unit matrix. What more the
+    rows of packed and z have is not read.
     """
     whole_registers()
-    count, m = len(tau), packed.shape[1]
+    count, m, vectors = len(tau), len(out), out.shape[1]
+    if in_rows:
+        m, vectors = vectors, m
     number = z.dtype.type(0)
     size = size_of(number)
-    first, last = start * PANEL, min(stop * PANEL, len(out) if in_rows else out.shape[1])
+    first, last = start * PANEL, min(stop * PANEL, vectors)
     n = last - first
     of_left = np.empty(room_left(size, m), np.uint8)
     of_right = np.empty(room_right(size, m, PANEL if m <= FEW and m * n * size <= NEAR else n), np.uint8)
@@ -279,7 +282,7 @@ def reflect_back(start, stop, packed, tau, below, z, out, in_rows):
     w, u = np.empty((PANEL, n), z.dtype), np.empty((PANEL, n), z.dtype)
     for i in range(count):
         v[i, i + below] = 1
-        copy(packed[i, i + below + 1 :], v[i, i + below + 1 :])
+        copy(packed[i, i + below + 1 : m], v[i, i + below + 1 :])
     x = np.zeros((m, n), z.dtype)
     _vectors(number, z, x, first, in_rows)
     for k in range((count - 1) // PANEL * PANEL, -1, -PANEL):
@@ -298,13 +301,13 @@ def reflect_back(start, stop, packed, tau, below, z, out, in_rows):
 def _vectors(number, z, x, first, in_rows):
     """The vectors from number `first` on as the columns of x, which are zeros: see `reflect_back`."""
     n, size = x.shape[1], size_of(number)
-    there, depth = (z.shape[1], len(z)) if in_rows else (len(z), z.shape[1])
-    given = min(max(there - first, 0), n)
+    line, depth = z.shape[1] * size, len(z)
+    given = min(max(depth - first, 0), n)
     if in_rows:
         for i in range(depth):
             copy(z[i, first : first + given], x[i, :given])
     else:
-        turned(number, address(z) + first * depth * size, depth * size, address(x), n * size, given, depth)
+        turned(number, address(z) + first * line, line, address(x), n * size, given, depth)
     for c in range(given, n):
         x[first + c, c] = 1
 
