@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.strided_copy import address
+
 SMALL = 32  # order up to which LAPACK uses one thread anyway, and to load SciPy would not pay
 
 
@@ -81,7 +83,7 @@ def run(name: str, char: str, *args: Any) -> int:
     info, given = ctypes.c_int(0), []
     for arg in args:
         if isinstance(arg, np.ndarray):
-            given.append(ctypes.c_void_p(arg.ctypes.data))
+            given.append(ctypes.c_void_p(address(arg)))
         else:
             given.append(ctypes.byref(ctypes.c_char(arg.encode()) if isinstance(arg, str) else ctypes.c_int(arg)))
     function: Any = _address({"f": "s", "d": "d"}[char] + name)

@@ -19,7 +19,7 @@ from ferro.cpu.kernels.common import contiguous
 from ferro.cpu.lapack import SMALL, gufunc_of, has, refused, routine, run
 from ferro.cpu.linalg_solve import solve_tri
 from ferro.cpu.products import matmul
-from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST
+from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST, SVD_LEAST
 from ferro.linalg_errors import LinAlgError
 from ferro.native.blas import blas_single, scipy_blas_single
 
@@ -80,7 +80,7 @@ def adjoint(x: Any) -> Any:
 
 
 def _rectangles(make: Make) -> Iterator[tuple]:
-    for n in (*sides(SMALL + 1), 130):
+    for n in (*sides(SVD_LEAST), SVD_LEAST + 30):
         for m in (n, n + 9, 2 * n):
             for full in (False, True):
                 yield make(m, n), full
@@ -98,7 +98,7 @@ def _product(_: tuple, found: tuple) -> tuple:
 def svd_factors(x: Any, full: bool) -> tuple:
     """(U, S, Vᴴ) with X = U diag(S) Vᴴ; full: U and V are square."""
     m, n = x.shape[-2:]
-    if x.ndim == 2 and min(m, n) > SMALL and 6 * max(m, n) < 11 * min(m, n) and factor.ready(x):
+    if x.ndim == 2 and min(m, n) >= SVD_LEAST and 6 * max(m, n) < 11 * min(m, n) and factor.ready(x):
         steps = _svd_in_steps(x, full)
         if steps is not None:
             return steps

@@ -71,7 +71,7 @@ def mm(x: Any, y: Any) -> Any:
                 return outer(x[:, 0], y[0])
             small = work <= BLAS_MATRIX or (work <= _BLAS_MOST and y.flags.c_contiguous)
             if small and len(x) > 1 < y.shape[1] and dtype.kind == "f":
-                found = near(x, y) if work >= _NEAR_LEAST else None
+                found = near(x, y) if work >= _NEAR_LEAST and _is_nears(x, y) else None
                 return x.dot(y) if found is None else found
             if y.shape[1] == 1 or len(x) == 1:
                 found = _of_one(x, y)
@@ -82,8 +82,22 @@ def mm(x: Any, y: Any) -> Any:
     return x.dot(y) if wide is None else converted(gemm(*wide), x.dtype)
 
 
+def _is_nears(x: Any, y: Any) -> bool:
+    """Whether so small a product gains by `near`: of float64, and of a matrix with its own transpose, half of which is a copy."""
+    base = y.base
+    return x.dtype.itemsize == 8 or (base is not None and (base is x or base is x.base))
+
+
 def _matrices(make: Make) -> Iterator[tuple]:
-    for least in (BLAS_VECTOR, NEAR_LEAST, GEMM_LEAST, BLAS_SMALL + 1, 2 * PRODUCT_CHUNK, NEAR_MOST, BLAS_CHUNKS[-1][0]):
+    for least in (
+        BLAS_VECTOR,
+        NEAR_LEAST,
+        GEMM_LEAST,
+        BLAS_SMALL + 1,
+        2 * PRODUCT_CHUNK,
+        NEAR_MOST,
+        BLAS_CHUNKS[-1][0],
+    ):
         for n in sides(least, 3):
             x = make(n, n)
             yield make(n, n + 1), make(n + 1, n)

@@ -164,7 +164,7 @@ PRODUCT_SHARED = 1 << 24
 PRODUCT_CHUNK = 1 << 20
 
 # multiplications: of two matrices, from which on a kernel is quicker than BLAS where that has none for small products
-# shown by: bench/run.py --rows 'linalg: matmul 64'
+# shown by: bench/run.py --rows 'linalg: (matmul|cholesky) 64'
 NEAR_LEAST = 48**3
 
 # multiplications: up to which both stay in the near caches, and a kernel that needs no plan computes them
@@ -222,6 +222,10 @@ FACTOR_MOST = 1 << 20
 # multiplications: of a chunk of factorisations of a stack, some 20 to 50 us
 # shown by: bench/run.py --rows 'linalg: (cholesky|qr|solve)' --threads 2
 FACTOR_CHUNK = 1 << 18
+
+# order: from which on singular vectors are found in LAPACK's steps, the last one by a kernel
+# shown by: bench/run.py --rows 'linalg: svdvals (64|128).*backward'
+SVD_LEAST = 96
 
 # multiplications: of a chunk of vectors that reflectors are applied to, each of which lays out the reflectors again
 # shown by: bench/run.py --rows 'linalg: (eigh|svd) 512' --threads 2

@@ -79,7 +79,9 @@ def qr(x: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
     return q.reshape(*stack, m, columns), r.reshape(*stack, columns, n)
 
 
-def reflected(packed: np.ndarray, tau: np.ndarray, below: int, z: np.ndarray, out: np.ndarray, in_rows: bool) -> np.ndarray:
+def reflected(
+    packed: np.ndarray, tau: np.ndarray, below: int, z: np.ndarray, out: np.ndarray, in_rows: bool
+) -> np.ndarray:
     """out = Q z for the product Q of LAPACK's reflectors: see `reflect_back`. Each vector is computed by itself, so they are shared."""
     vectors, m = out.shape if in_rows else out.shape[::-1]
     groups = -(-vectors // PANEL)

@@ -23,7 +23,6 @@ from ferro.cpu.kernels.tiles import FEW, PANEL
 from ferro.native.jit import device, kernel, whole_registers
 
 
-
 def _bits(x: Any) -> Any:
     """Floating-point numbers as integers."""
 
