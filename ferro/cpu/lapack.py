@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache, lru_cache
+from importlib import import_module
 from math import isnan
 from typing import Any
 
@@ -59,9 +60,7 @@ def routine(library: str, name: str, char: str) -> Any:
 @cache
 def _address(name: str) -> Callable[..., None] | None:
     """A routine of SciPy's LAPACK as C calls it, from what SciPy gives to Cython; None where there is no such thing."""
-    from scipy.linalg import cython_lapack
-
-    capsule = getattr(cython_lapack, "__pyx_capi__", {}).get(name)
+    capsule = getattr(import_module("scipy.linalg.cython_lapack"), "__pyx_capi__", {}).get(name)
     if capsule is None:
         return None
     interface, kept = ctypes.pythonapi, ctypes.py_object(capsule)

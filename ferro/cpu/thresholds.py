@@ -207,9 +207,9 @@ ONES_ROWS = 1 << 13
 # shown by: bench/thresholds.py
 ONES_COLUMNS = 1 << 8
 
-# rows: of a matrix, from which on products find most of its Cholesky factor
+# rows: of a matrix, from which on products, which are shared, find most of its Cholesky factor
 # shown by: bench/run.py --rows 'linalg: cholesky'
-CHOLESKY_LEAST = 256
+CHOLESKY_LEAST = 640
 
 # columns: of that factor that are found at a time
 # shown by: bench/run.py --rows 'linalg: cholesky'
