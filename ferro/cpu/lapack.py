@@ -8,12 +8,16 @@ Note [NumPy's LAPACK without its wrappers]
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import cache, lru_cache
+from importlib import import_module
 from math import isnan
 from typing import Any
 
 import numpy as np
+
+from ferro.cpu.kernels.strided_copy import address
 
 SMALL = 32  # order up to which LAPACK uses one thread anyway, and to load SciPy would not pay
 
@@ -51,3 +55,36 @@ def routine(library: str, name: str, char: str) -> Any:
     from scipy.linalg import blas, lapack
 
     return getattr(blas if library == "blas" else lapack, {"f": "s", "d": "d", "F": "c", "D": "z"}[char] + name)
+
+
+@cache
+def _address(name: str) -> Callable[..., None] | None:
+    """A routine of SciPy's LAPACK as C calls it, from what SciPy gives to Cython; None where there is no such thing."""
+    capsule = getattr(import_module("scipy.linalg.cython_lapack"), "__pyx_capi__", {}).get(name)
+    if capsule is None:
+        return None
+    interface, kept = ctypes.pythonapi, ctypes.py_object(capsule)
+    interface.PyCapsule_GetName.restype, interface.PyCapsule_GetPointer.restype = ctypes.c_char_p, ctypes.c_void_p
+    pointer = interface.PyCapsule_GetPointer(kept, ctypes.c_char_p(interface.PyCapsule_GetName(kept)))
+    return ctypes.CFUNCTYPE(None)(pointer)
+
+
+def has(*names: str) -> bool:
+    """Whether `run` finds these routines, "s" or "d" before the rest of the name."""
+    return all(_address(letter + name) is not None for name in names for letter in "sd")
+
+
+def run(name: str, char: str, *args: Any) -> int:
+    """Call a real routine that SciPy gives to Cython alone, with all of its arguments but `info`, which is returned.
+
+    Arrays lie as LAPACK reads them. The caller sees to it that there is one thread.
+    """
+    info, given = ctypes.c_int(0), []
+    for arg in args:
+        if isinstance(arg, np.ndarray):
+            given.append(ctypes.c_void_p(address(arg)))
+        else:
+            given.append(ctypes.byref(ctypes.c_char(arg.encode()) if isinstance(arg, str) else ctypes.c_int(arg)))
+    function: Any = _address({"f": "s", "d": "d"}[char] + name)
+    function(*given, ctypes.byref(info))
+    return info.value

@@ -134,7 +134,11 @@ def _trsm(a: Any, b: Any, upper: bool, left: bool, unit: bool) -> Any:
 
 def cholesky_ex(x: Any) -> tuple:
     """(L, info): A = L Lᴴ by the lower triangle of A."""
-    if x.shape[-1] <= SMALL:
+    if factor.ORDER < x.shape[-1] < CHOLESKY_LEAST and factor.ready(x):
+        found = factor.cholesky(x)
+        if found is not None:
+            return found, no_info(x)
+    elif x.shape[-1] <= SMALL:
         char = x.dtype.char
         try:
             out = native("cholesky_lo", f"{char}->{char}", np.linalg.cholesky, x)

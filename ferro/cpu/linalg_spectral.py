@@ -15,15 +15,17 @@ import numpy as np
 from ferro.cpu.by_kernels import Make, by_kernels, sides
 from ferro.cpu.joining import triu
 from ferro.cpu.kernels import factor
-from ferro.cpu.lapack import SMALL, gufunc_of, refused, routine
+from ferro.cpu.kernels.common import contiguous
+from ferro.cpu.lapack import SMALL, gufunc_of, has, refused, routine, run
 from ferro.cpu.linalg_solve import solve_tri
 from ferro.cpu.products import matmul
-from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST
+from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST, SVD_LEAST
 from ferro.linalg_errors import LinAlgError
 from ferro.native.blas import blas_single, scipy_blas_single
 
 _ALONE = SMALL * SMALL  # numbers of which LAPACK uses one thread anyway
-_QR_BLOCK = _TRIDIAGONAL_BLOCK = 32  # columns that LAPACK reflects together
+_QR_BLOCK, _BLOCK = 32, 16  # columns that LAPACK reflects together, to triangular form, and to two or three diagonals
+_LINE = 64  # bytes between columns that LAPACK reads, lest columns a page apart drive each other out of the caches
 
 __all__ = ["count_above", "eig_factors", "eigh_factors", "eigvals", "eigvalsh", "eigvalsh_kept", "geqrf", "householder_product", "lstsq",
            "nuclear_norm", "ormqr", "polar_factor", "pseudo_inverse", "qr_factors", "svd_factors", "svdvals", "svdvals_kept"]  # fmt: skip
@@ -77,11 +79,65 @@ def adjoint(x: Any) -> Any:
 # -- singular values ---------------------------------------------------------------------------------------------------
 
 
+def _rectangles(make: Make) -> Iterator[tuple]:
+    for n in (*sides(SVD_LEAST), SVD_LEAST + 30):
+        for m in (n, n + 9, 2 * n):
+            for full in (False, True):
+                yield make(m, n), full
+                yield make(n, m), full
+
+
+def _product(_: tuple, found: tuple) -> tuple:
+    """The singular values, the matrix that all factors make, and the products of columns and of rows."""
+    u, s, vh = found
+    k = s.shape[-1]
+    return s, (u[..., :k] * s[..., None, :]) @ vh[..., :k, :], adjoint(u) @ u, vh @ adjoint(vh)
+
+
+@by_kernels("reflect_back", _rectangles, _product)
 def svd_factors(x: Any, full: bool) -> tuple:
     """(U, S, Vᴴ) with X = U diag(S) Vᴴ; full: U and V are square."""
     m, n = x.shape[-2:]
+    if x.ndim == 2 and min(m, n) >= SVD_LEAST and 6 * max(m, n) < 11 * min(m, n) and factor.ready(x):
+        steps = _svd_in_steps(x, full)
+        if steps is not None:
+            return steps
     found = gufunc_of("svd_f" if full else "svd_s", "svd_" + ("m" if m < n else "n") + ("_f" if full else "_s"))
     return tuple(_native("linalg.svd", found, "xrx", 1, x, lambda a: np.linalg.svd(a, full)))
+
+
+def _columns_apart(x: Any) -> Any:
+    """The columns of a matrix as rows, with a line of the cache between them."""
+    m, n = x.shape
+    out = np.empty((n, m + _LINE // x.itemsize), x.dtype)
+    out[:, :m] = x.T
+    return out
+
+
+def _svd_in_steps(x: Any, full: bool) -> tuple | None:
+    """The steps of LAPACK's gesdd for a real matrix that is not far from square, the last one by our kernel, on all threads.
+
+    None where there are no such steps, or the matrix needs LAPACK's care, as in `_eigh_in_steps`.
+    """
+    (m, n), dtype, number = x.shape, x.dtype, np.finfo(x.dtype)
+    k, char, tall = min(m, n), dtype.char, m >= n
+    least, largest = math.sqrt(number.tiny) / number.eps, abs(x).max()
+    if not least < largest < 1 / least or not has("gebrd", "bdsdc"):
+        return None
+    a, room = _columns_apart(x), np.empty(max(_BLOCK * (m + n), k * (3 * k + 4)), dtype)
+    s, beside, tau_left, tau_right = np.empty((4, k), dtype)
+    pitch, integers = k + _LINE // dtype.itemsize, np.empty(8 * k, np.int32)
+    u, v = np.empty((k, pitch), dtype), np.empty((k, pitch), dtype)  # of the bidiagonal matrix, by columns
+    with scipy_blas_single():
+        run("gebrd", char, m, n, a, a.shape[1], s, beside, tau_left, tau_right, room, room.size)
+        both = (u, pitch, v, pitch, room, integers, room, integers)
+        failed = run("bdsdc", char, "U" if tall else "L", "I", k, s, beside, *both)
+    if failed:
+        return None
+    left, right = np.empty((m, m if full else k), dtype), np.empty((n if full else k, n), dtype)
+    factor.reflected(a, tau_left[: k - (not tall)], int(not tall), u, left, in_rows=False)
+    factor.reflected(contiguous(a[:, :k].T), tau_right[: k - tall], int(tall), v, right, in_rows=True)
+    return left, s, right
 
 
 def svdvals(x: Any) -> Any:
@@ -147,15 +203,19 @@ def _eigh_in_steps(x: Any) -> tuple | None:
     None for what needs LAPACK's care: numbers so large or small that it scales them, inf, nan, and no convergence.
     """
     n, char, number = len(x), x.dtype.char, np.finfo(x.dtype)
+    if not has("sytrd"):
+        return None
+    packed, room = _columns_apart(x), np.empty(_BLOCK * n, x.dtype)
+    diagonal, beside, tau = np.empty((3, n), x.dtype)
     with scipy_blas_single():
-        packed, diagonal, beside, tau, _ = routine("lapack", "sytrd", char)(
-            np.array(x, order="F"), lower=1, lwork=_TRIDIAGONAL_BLOCK * n, overwrite_a=1
-        )
-        largest = abs(diagonal).max() + abs(beside).max()  # (of nan `max` may choose the other)
+        run("sytrd", char, "L", n, packed, packed.shape[1], diagonal, beside, tau, room, room.size)
+        largest = abs(diagonal).max() + abs(beside[:-1]).max()  # (of nan `max` may choose the other)
         if not math.sqrt(number.tiny / number.eps) < largest < math.sqrt(number.max * number.eps):
             return None
-        values, vectors, failed = routine("lapack", "stevd", char)(diagonal, beside)
-    return None if failed else (values, factor.reflected(packed, tau, vectors))
+        values, vectors, failed = routine("lapack", "stevd", char)(diagonal, beside[:-1])
+    if failed:
+        return None
+    return values, factor.reflected(packed, tau[:-1], 1, vectors.T, np.empty(x.shape, x.dtype), in_rows=False)
 
 
 def eigvalsh(x: Any, upper: bool) -> Any:

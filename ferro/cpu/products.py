@@ -14,7 +14,7 @@ from ferro.cpu.by_kernels import Make, by_kernels, kernels, sides
 from ferro.cpu.kernels.common import contiguous
 from ferro.cpu.kernels.conversions import converted
 from ferro.cpu.kernels.entries import entry
-from ferro.cpu.kernels.gemm import gemm
+from ferro.cpu.kernels.gemm import gemm, near
 from ferro.cpu.namespace import cpu
 from ferro.cpu.rows import ones
 from ferro.cpu.thresholds import (
@@ -29,6 +29,8 @@ from ferro.cpu.thresholds import (
     GEMM_LEAST_STACK,
     GEMM_LEAST_TURNED,
     GRAIN,
+    NEAR_LEAST,
+    NEAR_MOST,
     ONES_COLUMNS,
     ONES_ROWS,
     PRODUCT_CHUNK,
@@ -45,7 +47,9 @@ _PARTS, _ROWS_OF_PART = 8, 16
 _BLAS = frozenset(np.dtype(c) for c in "fdFD")
 _REAL = (np.dtype(np.float32), np.dtype(np.float64))
 _WIDE = np.dtype(np.float32)
-_BLAS_MOST = BLAS_SMALL if blas_single().has_small_products() else BLAS_MATRIX
+_BLAS_MOST, _NEAR_LEAST = (
+    (BLAS_SMALL, BLAS_MATRIX + 1) if blas_single().has_small_products() else (BLAS_MATRIX, NEAR_LEAST)
+)
 
 
 def widened(*arrays: Any) -> Any:
@@ -68,7 +72,8 @@ def mm(x: Any, y: Any) -> Any:
                 return outer(x[:, 0], y[0])
             small = work <= BLAS_MATRIX or (work <= _BLAS_MOST and y.flags.c_contiguous)
             if small and len(x) > 1 < y.shape[1] and dtype.kind == "f":
-                return x.dot(y)
+                found = near(x, y) if work >= _NEAR_LEAST and _is_nears(x, y) else None
+                return x.dot(y) if found is None else found
             if y.shape[1] == 1 or len(x) == 1:
                 found = _of_one(x, y)
                 if found is not None:
@@ -78,11 +83,28 @@ def mm(x: Any, y: Any) -> Any:
     return x.dot(y) if wide is None else converted(gemm(*wide), x.dtype)
 
 
+def _is_nears(x: Any, y: Any) -> bool:
+    """Whether so small a product gains by `near`: of float64, and of a matrix with its own transpose, half of which is a copy."""
+    base = y.base
+    return x.dtype.itemsize == 8 or (base is not None and (base is x or base is x.base))
+
+
 def _matrices(make: Make) -> Iterator[tuple]:
-    for least in (BLAS_VECTOR, GEMM_LEAST, BLAS_SMALL + 1, 2 * PRODUCT_CHUNK, BLAS_CHUNKS[-1][0]):
+    for least in (
+        BLAS_VECTOR,
+        NEAR_LEAST,
+        GEMM_LEAST,
+        BLAS_SMALL + 1,
+        2 * PRODUCT_CHUNK,
+        NEAR_MOST,
+        BLAS_CHUNKS[-1][0],
+    ):
         for n in sides(least, 3):
+            x = make(n, n)
             yield make(n, n + 1), make(n + 1, n)
-            yield make(n, n), make(n, n).T
+            yield x, make(n, n).T
+            yield x.T, make(n, n)
+            yield x, x.T
     each = sides(GEMM_LEAST_EACH, 3)[1]
     for n in sides(math.ceil(GEMM_LEAST_STACK / each**3)):
         yield make(n, each, each), make(n, each, each)
@@ -102,7 +124,7 @@ def _matrices(make: Make) -> Iterator[tuple]:
     yield make(2000, 40), make(40, 5)  # and too few columns
 
 
-@by_kernels("product_part", _matrices)
+@by_kernels("product_part product_near", _matrices)
 def matmul(x: Any, y: Any) -> Any:
     """The product of (stacks of) matrices, or of matrices and vectors, of one dtype; stacks are broadcast."""
     if x.ndim == 2 and y.ndim == 2:

@@ -163,6 +163,14 @@ PRODUCT_SHARED = 1 << 24
 # shown by: bench/run.py --rows 'linalg: matmul' --threads 2
 PRODUCT_CHUNK = 1 << 20
 
+# multiplications: of two matrices, from which on a kernel is quicker than BLAS where that has none for small products
+# shown by: bench/run.py --rows 'linalg: (matmul|cholesky) 64'
+NEAR_LEAST = 48**3
+
+# multiplications: up to which both stay in the near caches, and a kernel that needs no plan computes them
+# shown by: bench/run.py --rows 'linalg: matmul 128'
+NEAR_MOST = 1 << 22
+
 # multiplications: from here on the kernel for products is faster than BLAS
 # shown by: bench/thresholds.py
 GEMM_LEAST = (1 << 18) + 1
@@ -199,9 +207,9 @@ ONES_ROWS = 1 << 13
 # shown by: bench/thresholds.py
 ONES_COLUMNS = 1 << 8
 
-# rows: of a matrix, from which on products find most of its Cholesky factor
+# rows: of a matrix, from which on products, which are shared, find most of its Cholesky factor
 # shown by: bench/run.py --rows 'linalg: cholesky'
-CHOLESKY_LEAST = 256
+CHOLESKY_LEAST = 640
 
 # columns: of that factor that are found at a time
 # shown by: bench/run.py --rows 'linalg: cholesky'
@@ -214,6 +222,14 @@ FACTOR_MOST = 1 << 20
 # multiplications: of a chunk of factorisations of a stack, some 20 to 50 us
 # shown by: bench/run.py --rows 'linalg: (cholesky|qr|solve)' --threads 2
 FACTOR_CHUNK = 1 << 18
+
+# order: from which on singular vectors are found in LAPACK's steps, the last one by a kernel
+# shown by: bench/run.py --rows 'linalg: svdvals (64|128).*backward'
+SVD_LEAST = 96
+
+# multiplications: of a chunk of vectors that reflectors are applied to, each of which lays out the reflectors again
+# shown by: bench/run.py --rows 'linalg: (eigh|svd) 512' --threads 2
+REFLECT_CHUNK = 1 << 21
 
 # order: of a triangle, up to which it stays in the second-level cache while one panel after the other reads it
 # shown by: bench/thresholds.py

@@ -214,3 +214,23 @@ def test_a_start_of_one_number_and_results_of_several_products(rng: np.random.Ge
     out = np.zeros((3, 64, 96))
     gemm.multiply(a[None], b[None], out)
     np.testing.assert_allclose(out, np.broadcast_to(a @ b, out.shape), rtol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "k", "n"), [(32, 32, 32), (48, 50, 47), (64, 64, 64), (100, 513, 100), (130, 140, 128)])
+def test_near_products_however_the_matrices_lie(dtype, m, k, n, rng: np.random.Generator) -> None:
+    readiness.ready(gemm._NEAR, np.dtype(dtype))
+    readiness.finish()
+    a, b = numbers(rng, m, k, dtype=dtype), numbers(rng, k, n, dtype=dtype)
+    before = threads.get_num_threads()
+    try:
+        for count in (1, 2):
+            threads.set_num_threads(count)
+            for x, y in itertools.product((a, np.asfortranarray(a)), (b, np.asfortranarray(b))):
+                check(gemm.near(x, y), x, y)
+            assert gemm.near(a[:, ::-1], b) is None
+            own = gemm.near(a, a.T)
+            check(own, a, a.T)
+            np.testing.assert_array_equal(own, own.T)
+    finally:
+        threads.set_num_threads(before)

@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 
 from ferro.cpu.by_kernels import kernels
-from ferro.cpu.kernels.tiles import DTYPES
-from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST
+from ferro.cpu.kernels.tiles import DTYPES, PANEL
+from ferro.cpu.thresholds import FACTOR_CHUNK, FACTOR_MOST, REFLECT_CHUNK
 from ferro.native import readiness
 from ferro.native.readiness import get
-from ferro.native.workers import run_rows
+from ferro.native.workers import helpers, run_rows
 
-_KERNELS = kernels("jit_factor.eliminate_blocks log_determinants reflect_back reflect_blocks root", here=bool(DTYPES))
+_KERNELS = kernels(
+    "jit_factor.eliminate_blocks log_determinants reflect_back reflect_blocks root jit_cholesky.root_blocks",
+    here=bool(DTYPES),
+)
 ORDER = 16  # up to which numbers one by one are quick enough for `cholesky`
 
 
@@ -76,14 +79,25 @@ def qr(x: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray] | None:
     return q.reshape(*stack, m, columns), r.reshape(*stack, columns, n)
 
 
-def reflected(packed: np.ndarray, tau: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Q z, where LAPACK's sytrd has packed Q below the diagonals of a matrix of order 2 or more; both lie by columns."""
-    out = np.empty(z.shape, z.dtype)
-    get("reflect_back")(packed.T, tau, z.T, out)
+def reflected(
+    packed: np.ndarray, tau: np.ndarray, below: int, z: np.ndarray, out: np.ndarray, in_rows: bool
+) -> np.ndarray:
+    """out = Q z for the product Q of LAPACK's reflectors: see `reflect_back`. Each vector is computed by itself, so they are shared."""
+    vectors, m = out.shape if in_rows else out.shape[::-1]
+    groups = -(-vectors // PANEL)
+    chunks = min(m * vectors * len(tau) // REFLECT_CHUNK, groups, helpers() + 1)
+    run_rows("reflect_back", chunks, groups, (0, groups, packed, tau, below, z, out, in_rows), whole=-1, span=0)
     return out
 
 
 def cholesky(x: np.ndarray) -> np.ndarray | None:
-    """L with A = L Lᵀ by the lower triangle of matrices of order ORDER or less, not empty; None if there is none."""
-    out = np.array(x, order="C")
-    return out if get("root")(_stack(out, 2)) else None
+    """L with A = L Lᵀ by the lower triangles of matrices that are not empty; None if there is none."""
+    n = x.shape[-1]
+    if n <= ORDER:
+        out = np.array(x, order="C")
+        return out if get("root")(_stack(out, 2)) else None
+    if not (x.flags.c_contiguous and x.flags.aligned):
+        x = np.array(x, order="C")
+    out = np.empty(x.shape, x.dtype)
+    count = x.size // (n * n)
+    return out if _run("root_blocks", x.size * n // 6, count, _stack(x, 2), _stack(out, 2)) else None

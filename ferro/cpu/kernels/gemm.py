@@ -18,6 +18,7 @@ from ferro.cpu.thresholds import (
     GEMM_LEAST_EACH,
     GEMM_LEAST_STACK,
     GEMM_LEAST_TURNED,
+    NEAR_MOST,
     PRODUCT_CHUNK,
 )
 from ferro.native import readiness
@@ -26,7 +27,9 @@ from ferro.native.workers import helpers, run_rows
 
 _KERNELS = kernels("jit_gemm.product_part", here=bool(DTYPES))
 _DOTS = kernels("jit_dots.dots", here=bool(DTYPES))
+_NEAR = kernels("jit_product.product_near", here=bool(DTYPES))
 _FEW_ROWS, _FEW_COLUMNS = 6, 16
+_SQUARE = 32  # rows, steps and columns from which a product up to NEAR_MOST has few rows and a small second matrix
 _BROAD = 8  # columns of tiles that can be shared
 
 
@@ -40,6 +43,9 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
         if b.ndim > 2:
             work = max(work, a.shape[-2] * b.size)
         elif a.ndim == 2:
+            found = near(a, b) if GEMM_LEAST <= work <= NEAR_MOST and start is None else None
+            if found is not None:
+                return found
             plan = None if start is not None else _plan_of_two(a.shape, a.strides, b.shape, b.strides, a.dtype, b.dtype)
             if plan is not None and a.flags.aligned and b.flags.aligned and readiness.ready(_KERNELS, a.dtype):
                 out = np.empty((plan[2], plan[4]), a.dtype)
@@ -58,6 +64,27 @@ def gemm(a: np.ndarray, b: np.ndarray, start: np.ndarray | None = None) -> np.nd
 def ready(x: np.ndarray) -> bool:
     """Whether `multiply` takes arrays of this dtype now."""
     return x.dtype in DTYPES and readiness.ready(_KERNELS, x.dtype)
+
+
+def near(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
+    """a @ b of at most NEAR_MOST multiplications, if both are contiguous and about square, and there is a kernel; else None."""
+    (m, k), n, dtype = a.shape, b.shape[1], a.dtype
+    if not (_SQUARE <= m <= FEW and n >= _SQUARE <= k == len(b) and dtype is b.dtype and dtype in DTYPES):
+        return None
+    if not readiness.ready(_NEAR, dtype):
+        return None
+    of_a, of_b = a.flags, b.flags
+    turned_a, turned_b = not of_a.c_contiguous, not of_b.c_contiguous
+    if (turned_a and not of_a.f_contiguous) or (turned_b and not of_b.f_contiguous) or not of_a.aligned & of_b.aligned:
+        return None
+    out = np.empty((m, n), dtype)
+    args = a.T if turned_a else a, b.T if turned_b else b, out, turned_a, turned_b
+    high, work = -(-m // ROWS), m * k * n
+    if work < 2 * PRODUCT_CHUNK:
+        get("product_near")(0, high, *args)
+    else:
+        run_rows("product_near", min(work // PRODUCT_CHUNK, helpers() + 1), high, (0, high, *args), -1, 0)
+    return out
 
 
 def _has_few_rows(a: np.ndarray, b: np.ndarray, work: int) -> bool:

@@ -19,10 +19,8 @@ from ferro.cpu.kernels.jit_linalg import substituted
 from ferro.cpu.kernels.jit_panels import turned
 from ferro.cpu.kernels.jit_rows import copy, dot
 from ferro.cpu.kernels.jit_vectors import address, aligned, size_of
-from ferro.cpu.kernels.tiles import FEW
+from ferro.cpu.kernels.tiles import FEW, PANEL
 from ferro.native.jit import device, kernel, whole_registers
-
-PANEL = 16
 
 
 def _bits(x: Any) -> Any:
@@ -261,28 +259,56 @@ def reflect_blocks(start, stop, m, a, q, r):
 
 
 @kernel
-def reflect_back(packed, tau, z, out):
-    """out = Q zᵀ, where Q = H₁ H₂ ... of those reflectors that LAPACK's sytrd packs below its diagonals; here they are rows.
+def reflect_back(start, stop, packed, tau, below, z, out, in_rows):
+    """Q z for so many vectors z, PANEL of them at a time from number `start` to `stop`, where Q = H₁ H₂ ... of reflectors.
 
-    So z has the eigenvectors of the tridiagonal matrix as rows, and out those of the symmetric one as columns.
+    These are rows of `packed` as LAPACK's sytrd and gebrd leave them: behind the diagonal and `below` numbers more stands what
+    follows the 1 of a vector. z has as many vectors as these have numbers, as rows, and out columns, or (in_rows) z columns and
+    out rows. They are filled up with zeros; vectors that z does not have are those of the unit matrix. What more the
+    rows of packed and z have is not read.
     """
     whole_registers()
-    n = len(z)
+    count, m, vectors = len(tau), len(out), out.shape[1]
+    if in_rows:
+        m, vectors = vectors, m
     number = z.dtype.type(0)
     size = size_of(number)
-    of_left = np.empty(room_left(size, n), np.uint8)
-    of_right = np.empty(room_right(size, n, PANEL if n <= FEW and n * n * size <= NEAR else n), np.uint8)
-    v, blocks = np.zeros((n - 1, n), z.dtype), np.empty((n - 1, PANEL), z.dtype)
+    first, last = start * PANEL, min(stop * PANEL, vectors)
+    n = last - first
+    of_left = np.empty(room_left(size, m), np.uint8)
+    of_right = np.empty(room_right(size, m, PANEL if m <= FEW and m * n * size <= NEAR else n), np.uint8)
+    v, blocks = np.zeros((count, m), z.dtype), np.empty((count, PANEL), z.dtype)
     w, u = np.empty((PANEL, n), z.dtype), np.empty((PANEL, n), z.dtype)
-    for i in range(n - 1):
-        v[i, i + 1] = 1
-        copy(packed[i, i + 2 :], v[i, i + 2 :])
-    turned(number, address(z), n * size, address(out), n * size, n, n)
-    for k in range((n - 2) // PANEL * PANEL, -1, -PANEL):
+    for i in range(count):
+        v[i, i + below] = 1
+        copy(packed[i, i + below + 1 : m], v[i, i + below + 1 :])
+    x = np.zeros((m, n), z.dtype)
+    _vectors(number, z, x, first, in_rows)
+    for k in range((count - 1) // PANEL * PANEL, -1, -PANEL):
         left, right = aligned(of_left), aligned(of_right)
-        width = min(PANEL, n - 1 - k)
+        width = min(PANEL, count - k)
         _join(number, v, tau, blocks, k, width, right)
-        _reflect(number, v, blocks, out, k, width, 0, False, w, u, left, right)
+        _reflect(number, v, blocks, x, k, width, 0, False, w, u, left, right)
+    if in_rows:
+        turned(number, address(x), n * size, address(out) + first * m * size, m * size, m, n)
+    else:
+        for i in range(m):
+            copy(x[i], out[i, first:last])
+
+
+@device
+def _vectors(number, z, x, first, in_rows):
+    """The vectors from number `first` on as the columns of x, which are zeros: see `reflect_back`."""
+    n, size = x.shape[1], size_of(number)
+    line, depth = z.shape[1] * size, len(z)
+    given = min(max(depth - first, 0), n)
+    if in_rows:
+        for i in range(depth):
+            copy(z[i, first : first + given], x[i, :given])
+    else:
+        turned(number, address(z) + first * line, line, address(x), n * size, given, depth)
+    for c in range(given, n):
+        x[first + c, c] = 1
 
 
 @device

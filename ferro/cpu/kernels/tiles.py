@@ -17,3 +17,4 @@ FEW = 320  # rows of a up to which reading b where it lies costs less than copyi
 # rows of a, at most, whose dot products with the columns of b are quicker than tiles, by the size of a number
 DOTS = {4: 11, 8: 11 if _MANY else 6}
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64)) if isa.LEVEL in ("avx2", "avx512") else ()
+PANEL = 16  # columns of a matrix that is factored, or reflectors, that are taken together
