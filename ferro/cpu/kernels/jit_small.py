@@ -316,17 +316,6 @@ def difference_slope(kind, g, x, y, parameter, factor, out):
 
 
 @kernel
-def take_rows(table, index, out):
-    for i in range(index.size):
-        k = index[i]
-        if k < 0 or k >= table.shape[0]:
-            return False
-        for j in range(table.shape[1]):
-            out[i, j] = table[k, j]
-    return True
-
-
-@kernel
 def add_rows(g, index, out):
     """Rows of g added up in their order, in the places that the index names."""
     out[:] = 0
