@@ -133,7 +133,7 @@ def _are_large(xs, number):
     """Whether arrays are some, lie as kernels read them, and none is empty."""
     if count_of(xs) > COPY_PLANS:
         return False
-    for k in range(count_of(xs)):
+    for k in range(count_of(xs)):  # noqa: SIM110 (Numba knows no generator here)
         if size_of(item_at(xs, k)) < 1 or not is_plain(item_at(xs, k), number):
             return False
     return True

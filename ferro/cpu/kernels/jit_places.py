@@ -168,7 +168,7 @@ def _numbers(x, places, out):
 @device
 def _are_within(places, n):
     """Whether all places are in [0, n)."""
-    for j in range(places.size):
+    for j in range(places.size):  # noqa: SIM110 (Numba knows no generator here)
         if places[j] < 0 or places[j] >= n:
             return False
     return True

@@ -105,6 +105,14 @@ def sqrt(x, out):
 
 
 @kernel
+def add_into(x, y):
+    half_registers()
+    apart()
+    for i in range(x.size):
+        x[i] += y[i]
+
+
+@kernel
 def fill(out, value):
     half_registers()
     v = out.dtype.type(value)
