@@ -103,7 +103,7 @@ SUM_GRAIN = 1 << 19
 
 # elements: of a few long rows or columns, that are summed together
 # shown by: bench/run.py --rows 'reductions: sum' --threads 2
-SUM_PIECE = 1 << 17
+SUM_PIECE = 1 << 16
 
 # rows: that are added in the precision of the data, before these sums are added in float64
 # shown by: bench/rounding.py
