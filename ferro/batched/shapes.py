@@ -108,7 +108,7 @@ def _joined(f: Any, level: Any, xs: Any, *dim: int) -> Any:
     return batch(f(tuple([fronted(x, level) for x in xs]), dim[0] + 1 if dim[0] >= 0 else dim[0]), level)
 
 
-declare(flip="x D", roll="x - D", rot90="x - D", tril="x -", triu="x -")
+declare(flip="x D", repeat_interleave="x - d", roll="x - D", rot90="x - D", tril="x -", triu="x -")
 
 
 @rule("repeat")

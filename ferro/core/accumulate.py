@@ -27,7 +27,7 @@ from ferro.cpu.kernels.entries import with_entry
 from ferro.cpu.kernels.strided_copy import copied
 from ferro.cpu.layouts import is_dense, preserved, strides_in
 from ferro.cpu.sparse_rows import Rows
-from ferro.cpu.thresholds import ADD_IN_PLACE_LEAST, PROGRAM_LEAST
+from ferro.cpu.thresholds import ADD_IN_PLACE_LEAST
 from ferro.native import locks
 
 asarray = np.asarray
@@ -44,7 +44,8 @@ def add(before: Any, gx: Any) -> Any:
         if before.size < ADD_IN_PLACE_LEAST or type(gx) is not HOST:
             total = _plus(before, gx)
         elif is_sole(before):
-            return np.add(before, gx, out=before) if fusion.evaluate(_sum, before, gx, out=before) is None else before
+            cpu.add_(before, gx)
+            return before
         else:
             total = fusion.run(_sum, cpu, before, gx)
         return asarray(total) if isinstance(total, np.generic) else total
@@ -190,17 +191,10 @@ def _add_into(leaf: Any, meta: Any, grad: Any, gx: Any, owned: bool, location: A
     with LEAF_LOCKS[number]:
         try:
             held.add(number)
-            if (
-                owned
-                and type(gx) is HOST
-                and gx.size >= PROGRAM_LEAST
-                and meta.grad is grad
-                and fusion.evaluate(_sum, total, gx, out=total) is not None
-            ):
-                bump(grad, "backward", location)
-                return True
             if meta.grad is grad:
-                if type(total) is HOST:
+                if owned and type(total) is type(gx) is HOST:
+                    cpu.add_(total, gx)
+                elif type(total) is HOST:
                     np.add(total, gx, out=total, casting="unsafe")
                 else:
                     backend.xp_of(total).add_(total, gx)

@@ -38,26 +38,46 @@ def generate(formula: Callable, kinds: list[str], positions: list[int]) -> Calla
 
     `kinds` are those of `saved_arrays`. None for formulas that cannot be traced.
     """
-    if not {"tensor", "array", "plain", "aux"}.issuperset(kinds):
+    if not _READABLE.issuperset(kinds):
         return None
     g = Symbol()
     values: list[Symbol] = [Parameter() if kind in ("plain", "aux") else Symbol() for kind in kinds]
     found = trace_any(formula, g, *values)
     if found is None or found.function is once:  # (that looks for a kernel itself)
         return None
-    names = {g: "g"}
+    names = {g: "g", **{value: f"v{k}" for k, value in enumerate(values)}}
+    lines = _reading(kinds, positions)
+    return Writer(names, {"check_version": check_version}).function(["xp", "g", "node"], lines, found)
+
+
+_READABLE = {"tensor", "array", "plain", "aux"}
+
+
+def _reading(kinds: list[str], positions: list[int]) -> list[str]:
+    """Lines that read the values v0, v1, ... from ``node.saved``."""
     lines = ["saved = node.saved"] if kinds else []
-    for k, (kind, position, value) in enumerate(zip(kinds, positions, values, strict=True)):
-        name = names[value] = f"v{k}"
-        lines.append(f"{name} = saved[{position}]")
+    for k, (kind, position) in enumerate(zip(kinds, positions, strict=True)):
+        lines.append(f"v{k} = saved[{position}]")
         if kind == "tensor":
             lines += [
-                f"if {name} is not None:",
-                f"    if {name}._counter is not None:",
-                f"        check_version(node, {name})",
-                f"    {name} = {name}._data",
+                f"if v{k} is not None:",
+                f"    if v{k}._counter is not None:",
+                f"        check_version(node, v{k})",
+                f"    v{k} = v{k}._data",
             ]
-    return Writer(names, {"check_version": check_version}).function(["xp", "g", "node"], lines, found)
+    return lines
+
+
+def calling(function: Callable, kinds: list[str], positions: list[int]) -> Callable | None:
+    """A function (xp, g, node) that calls another one with g and what it reads likewise; None for other kinds."""
+    if not _READABLE.issuperset(kinds):
+        return None
+    g, *values = [Symbol() for _ in range(1 + len(kinds))]
+    names = {g: "g", **{value: f"v{k}" for k, value in enumerate(values)}}
+    lines = _reading(kinds, positions)
+    return Writer(names, {"check_version": check_version}).function(
+        ["xp", "g", "node"], lines, Symbol(function, (g, *values))
+    )
 
 
 def saver(op: Any, names: Sequence[str]) -> Callable[[Any, Any, Any, Any], tuple]:

@@ -214,7 +214,8 @@ def bind_large(op: Any, formula: Any, names: tuple[str, ...]) -> Callable:
     direct = codegen.direct(formula, 1 + plain.count(False), plain.count(True)) if plain == sorted(plain) else None
     if direct is not None:
         compute = for_large(formula, direct)
-        return lambda xp, g, node: compute(g, *saved_arrays(node, entries, ()))
+        found = codegen.calling(compute, *map(list, zip(*entries, strict=True))) if entries else None
+        return found or (lambda xp, g, node: compute(g, *saved_arrays(node, entries, ())))
 
     def function(xp: Any, g: Any, node: Any) -> Any:
         values = saved_arrays(node, entries, ())

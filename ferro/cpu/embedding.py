@@ -23,7 +23,7 @@ __all__ = ["add_rows", "long_rows", "row_scale", "table_rows", "take_rows"]
 _COUNTS = (*sides(math.ceil(SMALL / 20)), GRAIN // 20)  # of rows, around thresholds
 
 
-@entry("table index -> taken ?", "jit_small.take_rows")
+@entry("", "jit_places.entries")
 @by_kernels("take", lambda make: ((make(300, 20), places(make, 300, n)) for n in _COUNTS))
 def take_rows(table: Any, indices: Any) -> Any:
     """The rows of `table` with the given indices; IndexError out of range."""

@@ -16,8 +16,8 @@ from ferro.cpu.kernels.strided_copy import assign, contiguous, join, triangle
 from ferro.cpu.thresholds import COPY_CHUNK, COPY_LEAST, TRIANGLE_KEPT
 from ferro.native.thresholds import SMALL
 
-__all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "roll", "rot90", "stack",
-           "tril", "triu"]  # fmt: skip
+__all__ = ["block_diag", "cat", "constant_pad", "diag_embed", "flip", "pad_index", "repeat", "repeat_interleave",
+           "roll", "rot90", "stack", "tril", "triu"]  # fmt: skip
 
 ALL, BACK = slice(None), slice(None, None, -1)
 
@@ -81,6 +81,7 @@ def block_diag(xs: Any) -> Any:
     return out
 
 
+@entry("", "jit_moved.entries")
 def flip(x: Any, dims: tuple) -> Any:
     """x in reverse order along `dims`, as a copy."""
     return contiguous(x[tuple([BACK if d in dims else ALL for d in range(x.ndim)])] if x.ndim else x)
@@ -120,6 +121,14 @@ def repeat(x: Any, times: tuple) -> Any:
     ones = [n for s in shape for n in (1, s)]
     final = tuple([t * s for t, s in zip(times, shape, strict=True)])
     return contiguous(np.broadcast_to(x.reshape(ones), pairs)).reshape(final)
+
+
+@entry("", "jit_moved.entries")
+def repeat_interleave(x: Any, times: int, dim: int) -> Any:
+    """x with every slice along a dimension so many times in its place."""
+    before, after = x.shape[: dim + 1], x.shape[dim + 1 :]
+    wide = np.broadcast_to(x.reshape(*before, 1, *after), (*before, times, *after))
+    return contiguous(wide).reshape(*before[:-1], times * before[-1], *after)
 
 
 def _matrices(make: Make) -> Iterator[tuple]:

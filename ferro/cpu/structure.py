@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.fusion import evaluate
 from ferro.cpu.kernels.conversions import converted
 from ferro.cpu.kernels.entries import entry
 from ferro.cpu.kernels.strided_copy import assign, copied, join  # noqa: F401 (writes.py takes it from here)
 from ferro.cpu.namespace import cpu
-from ferro.cpu.thresholds import COPY_LEAST
+from ferro.cpu.thresholds import COPY_LEAST, PROGRAM_LEAST
 from ferro.native.workers import helpers
 
 copy = copied
@@ -74,6 +75,12 @@ def write_(x: Any, value: Any) -> None:
         np.copyto(x, value, casting="unsafe")
 
 
+@entry("changed = -> none +", "jit_small.add_into")
 def add_(x: Any, value: Any) -> None:
-    """Adds `value`, cast to the dtype of x, into x."""
-    np.add(x, value, out=x, casting="unsafe")
+    """Adds `value`, cast to the dtype of x, into x; much by all threads."""
+    if x.size < PROGRAM_LEAST or type(value) is not np.ndarray or evaluate(_sum, x, value, out=x) is None:
+        np.add(x, value, out=x, casting="unsafe")
+
+
+def _sum(xp: Any, x: Any, y: Any) -> Any:
+    return x + y

@@ -128,18 +128,12 @@ def run_parts(name: str, parts: int, args: tuple, whole: int = 0) -> None:
 
     Each array is cut into so many parts of its own length.
     """
-    if parts > 1 and (count := helpers()):
+    if parts == 1:
+        get(name)(*args)
+    elif count := helpers():
         share(get(f"{name}.rows"), count, parts, 0, args, whole, -2)
-        return
-    for part in range(parts):
-        get(name)(
-            *[
-                a[len(a) * part // parts : len(a) * (part + 1) // parts]
-                if type(a) is np.ndarray and not whole >> k & 1
-                else a
-                for k, a in enumerate(args)
-            ]
-        )
+    else:  # (without helpers the queue is not looked at)
+        get(f"{name}.rows")(0, 0, parts, 0, whole, -2, *args)
 
 
 def share(parallel: Any, count: int, chunks: int, length: int, args: tuple, whole: int, span: int) -> bool:

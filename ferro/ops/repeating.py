@@ -151,12 +151,6 @@ def repeat_interleave(
 FEW = 4  # slices of single numbers, or nearly so, are added one after the other: a sum would go along so short a dimension
 
 
-def _interleaved(xp: Any, x: Any, times: int, dim: int) -> Any:
-    before, after = x.shape[: dim + 1], x.shape[dim + 1 :]
-    wide = xp.expand(xp.reshape(x, (*before, 1, *after)), (*before, times, *after))
-    return xp.reshape(wide, (*before[:-1], times * before[-1], *after))
-
-
 def _interleaved_x(xp: Any, g: Any, x_shape: tuple, times: int, dim: int) -> Any:
     g = xp.reshape(g, (*x_shape[: dim + 1], times, *x_shape[dim + 1 :]))
     if times > FEW or math.prod(x_shape[dim + 1 :]) > FEW:
@@ -169,7 +163,7 @@ def _interleaved_x(xp: Any, g: Any, x_shape: tuple, times: int, dim: int) -> Any
 
 INTERLEAVE = Op(
     "repeat_interleave",
-    lambda xp, x, /, times, dim: _interleaved(xp, x, times, dim),
+    lambda xp, x, /, times, dim: xp.repeat_interleave(x, times, dim),
     kind=LINEAR,
     x=_interleaved_x,
 )

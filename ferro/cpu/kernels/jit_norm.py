@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ferro.cpu.kernels.jit_rows import PIECE, in_pieces, mean_of, read_ahead, squares_from
+from ferro.cpu.kernels.jit_rows import PIECE, in_pieces, mean_of, read_ahead, side_by_side, squares_from
 from ferro.native.jit import device, kernel, reduction
 
 f64 = np.float64
@@ -71,14 +71,22 @@ def joined(n, mean, squares, more, m, q):
 
 
 @device
+def _moments(x):
+    """The mean of a piece and the sum of the squares of the distances from it, in float64."""
+    m = mean_of(x)
+    near = x.dtype.type(m)
+    return m, squares_from(x, near) - x.size * (m - f64(near)) ** 2
+
+
+@device
 def moments(x):
     """The mean of a vector and the sum of the squares of the distances from it, in float64; read once, in short pieces."""
+    if x.size <= PIECE:  # (without slices a row of 96 takes a fifth less)
+        return _moments(x)
     mean, squares = f64(0), f64(0)
     for start in range(0, x.size, PIECE):
         piece = x[start : min(start + PIECE, x.size)]
-        m = mean_of(piece)
-        near = x.dtype.type(m)
-        q = squares_from(piece, near) - piece.size * (m - f64(near)) ** 2
+        m, q = _moments(piece)
         mean, squares = joined(start, mean, squares, piece.size, m, q)
     return mean, squares
 
@@ -92,40 +100,46 @@ _squares = in_pieces(squares_from)
 @kernel
 def layer_norm(x, weight, bias, eps, out, mean, rstd):
     T = x.dtype.type
-    n = x.shape[1]
-    for i in range(x.shape[0]):
-        center, squares = moments(x[i])
-        m, r = T(center), T(1 / math.sqrt(squares / n + eps))
-        mean[i] = m
-        rstd[i] = r
-        read_ahead(x, i + 1)
-        if weight.size and bias.size:
-            for j in range(n):
-                out[i, j] = (x[i, j] - m) * r * weight[j] + bias[j]
-        elif weight.size:
-            for j in range(n):
-                out[i, j] = (x[i, j] - m) * r * weight[j]
-        else:
-            for j in range(n):
-                out[i, j] = (x[i, j] - m) * r
-            if bias.size:
+    n, many = x.shape[1], side_by_side(x)
+    for first in range(0, x.shape[0], many):
+        last = min(first + many, x.shape[0])
+        for i in range(first, last):
+            center, squares = moments(x[i])
+            mean[i] = T(center)
+            rstd[i] = T(1 / math.sqrt(squares / n + eps))
+            read_ahead(x, i + 1)
+        for i in range(first, last):
+            m, r = mean[i], rstd[i]
+            if weight.size and bias.size:
                 for j in range(n):
-                    out[i, j] += bias[j]
+                    out[i, j] = (x[i, j] - m) * r * weight[j] + bias[j]
+            elif weight.size:
+                for j in range(n):
+                    out[i, j] = (x[i, j] - m) * r * weight[j]
+            else:
+                for j in range(n):
+                    out[i, j] = (x[i, j] - m) * r
+                if bias.size:
+                    for j in range(n):
+                        out[i, j] += bias[j]
 
 
 @kernel
 def rms_norm(x, weight, eps, out, rstd):
     T = x.dtype.type
-    n = x.shape[1]
-    for i in range(x.shape[0]):
-        r = T(1 / math.sqrt(_squares(x[i], T(0)) / n + eps))
-        rstd[i] = r
-        if weight.size:
-            for j in range(n):
-                out[i, j] = x[i, j] * r * weight[j]
-        else:
-            for j in range(n):
-                out[i, j] = x[i, j] * r
+    n, many = x.shape[1], side_by_side(x)
+    for first in range(0, x.shape[0], many):
+        last = min(first + many, x.shape[0])
+        for i in range(first, last):
+            rstd[i] = T(1 / math.sqrt(_squares(x[i], T(0)) / n + eps))
+        for i in range(first, last):
+            r = rstd[i]
+            if weight.size:
+                for j in range(n):
+                    out[i, j] = x[i, j] * r * weight[j]
+            else:
+                for j in range(n):
+                    out[i, j] = x[i, j] * r
 
 
 @kernel

@@ -1,4 +1,7 @@
-"""Entries of small arrays that are read or written along a dimension, at places that an index names (see native/jit_entries.py)."""
+"""Entries of arrays that are read or written along a dimension, at places that an index names (see native/jit_entries.py).
+
+Those of slices take arrays of any size, the others small ones.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from ferro.cpu.kernels.jit_gather_scatter import take
+from ferro.cpu.thresholds import TAKE_NARROW
 from ferro.native.jit import device
-from ferro.native.jit_arrays import INT64, copy_bytes, elements, is_like, is_plain, length, shaped, size_of
+from ferro.native.jit_arrays import INT64, copy_bytes, elements, is_like, is_plain, length, shaped, size_of, taken
+from ferro.native.jit_entries import helpers, queue
 from ferro.native.jit_fields import class_of, count_of, data_of, int_type, load64, ndim_of, room, shape_of, store64
 from ferro.native.jit_interpreter import as_long, is_tuple, number_at, release
-from ferro.native.thresholds import ENTRY_MOST
+from ferro.native.jit_work_queue import freely_in_rows
+from ferro.native.thresholds import CHUNK, ENTRY_MOST, MOST_CHUNKS
 
 _DIMS = 30  # of arrays, at most
 
@@ -23,6 +30,7 @@ def entries(dtype: Any) -> dict[str, Any]:
         "scatter_add": _scatter(dtype, _add),
         "index_select": _index_select(dtype),
         "index_get": _index_get(dtype),
+        "take_rows": _take_rows(dtype),
     }
 
 
@@ -157,6 +165,46 @@ def _numbers(x, places, out):
             to[j] = row[places[j]]
 
 
+@device
+def _are_within(places, n):
+    """Whether all places are in [0, n)."""
+    for j in range(places.size):  # noqa: SIM110 (Numba knows no generator here)
+        if places[j] < 0 or places[j] >= n:
+            return False
+    return True
+
+
+@device
+def _take(dtype, x, lengths, index, out):
+    """The new array `out` with the slices of x, (before, n, behind), that an index names; 0 where a place is out of bounds,
+    or others do it better: a large array's numbers, which may be runs of neighbours, and narrow slices on one thread.
+    """
+    before, n, behind = lengths
+    many = size_of(index)
+    places, size = elements(np.int64, index, many), before * many * behind
+    if size <= ENTRY_MOST and _are_within(places, n):
+        source, target = elements(dtype, x, before, n, behind), elements(dtype, out, before, many, behind)
+        if behind == 1:
+            _numbers(source, places, target)
+        else:
+            _slices(source, places, target)
+        return out
+    count = helpers() if size > ENTRY_MOST and behind > 1 else 0
+    if count < 0:
+        release(out)
+        return -1
+    fine = size > ENTRY_MOST and behind > 1 and (count > 0 or behind >= TAKE_NARROW)
+    if fine:
+        rows = before * many
+        order = queue(), count, max(min(size // CHUNK, rows, MOST_CHUNKS), 1), rows, -1, 0
+        given = 0, rows, n, elements(dtype, x, before * n, behind), places, elements(dtype, out, rows, behind)
+        fine = freely_in_rows(take, order, given) >= 0
+    if not fine:
+        release(out)
+        return 0
+    return out
+
+
 def _index_select(dtype: Any) -> Any:
     number = np.dtype(dtype).num
 
@@ -164,29 +212,36 @@ def _index_select(dtype: Any) -> Any:
         if count != 3:
             return 0
         x, dim, index, shape = load64(objects), load64(objects + 8), load64(objects + 16), room()
-        if not is_plain(x, number) or not _has_dim(x, dim):
+        if not is_plain(x, number) or class_of(dim) != int_type() or not 0 <= as_long(dim) < ndim_of(x) <= _DIMS:
             return 0
-        if not is_plain(index, INT64) or ndim_of(index) != 1:
+        if not is_plain(index, INT64) or ndim_of(index) != 1 or size_of(index) * size_of(x) < 1:
             return 0
-        d, ndim, many = as_long(dim), ndim_of(x), size_of(index)
-        before, n, behind = length(x, 0, d), length(x, d, d + 1), length(x, d + 1, ndim)
-        if many < 1 or before * behind * many > ENTRY_MOST:
-            return 0
-        places = elements(np.int64, index, many)
-        for j in range(many):
-            if places[j] < 0 or places[j] >= n:
-                return 0
+        d, ndim = as_long(dim), ndim_of(x)
         for k in range(ndim):
-            store64(shape + 8 * k, many if k == d else length(x, k, k + 1))
+            store64(shape + 8 * k, size_of(index) if k == d else length(x, k, k + 1))
         out = shaped(x, ndim, shape)
         if out == 0:
             return -1
-        source, target = elements(dtype, x, before, n, behind), elements(dtype, out, before, many, behind)
-        if behind == 1:
-            _numbers(source, places, target)
-        else:
-            _slices(source, places, target)
-        return out
+        return _take(dtype, x, (length(x, 0, d), length(x, d, d + 1), length(x, d + 1, ndim)), index, out)
+
+    return entry
+
+
+def _take_rows(dtype: Any) -> Any:
+    number = np.dtype(dtype).num
+
+    def entry(objects, count):
+        if count != 2:
+            return 0
+        table, index = load64(objects), load64(objects + 8)
+        if not is_plain(table, number) or ndim_of(table) != 2 or not is_plain(index, INT64) or ndim_of(index) > _DIMS:
+            return 0
+        if size_of(table) * size_of(index) < 1:
+            return 0
+        out = taken(table, index, length(table, 1, 2))
+        if out == 0:
+            return -1
+        return _take(dtype, table, (1, length(table, 0, 1), length(table, 1, 2)), index, out)
 
     return entry
 

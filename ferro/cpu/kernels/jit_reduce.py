@@ -11,8 +11,11 @@ of the data, where its range is wide enough, and the sums of these in float64.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import extending, types
 
 from ferro.cpu.kernels.jit_bits import rank, unrank
 from ferro.cpu.kernels.jit_rows import copy, in_pieces, squares_from, total_from
@@ -20,6 +23,8 @@ from ferro.cpu.thresholds import SUM_ROWS, SUM_TILE
 from ferro.native.jit import device, kernel, once, reduction
 
 f64 = np.float64
+intrinsic: Any = extending.intrinsic  # (typed: a call gives less arguments than the definition takes)
+_REGISTER = 32  # bytes
 
 
 @device
@@ -128,32 +133,84 @@ def square_rows(x, mean, out, first, stop):
         _plain_squares(x, mean, out, first, stop)
 
 
+@intrinsic
+def _add_register(_typing, dtype, source, step, total):
+    """Add SUM_ROWS rows, `step` bytes from one to the next, of a register of numbers to as many of float64.
+
+    The sums stay in registers, and as many rows are read side by side: a tenth faster than eight rows from end to end, whose
+    sums go through the cache. Rows are added by eights, as `_add_few` adds them.
+    """
+
+    def generate(context, builder, _signature, args):
+        number = context.get_value_type(dtype.dtype)
+        count = _REGISTER // context.get_abi_sizeof(number)
+        few, wide = [ir.VectorType(kind, count) for kind in (number, ir.DoubleType())]
+        place, found = args[1], []
+        for _ in range(SUM_ROWS):
+            found.append(builder.load(builder.inttoptr(place, few.as_pointer()), align=1))
+            place = builder.add(place, args[2])
+        for _ in range(3):  # eight rows, two by two
+            found = [builder.fadd(a, b) for a, b in zip(found[::2], found[1::2], strict=True)]
+        added = found[0]
+        for each in found[1:]:
+            added = builder.fadd(added, each)
+        to = builder.inttoptr(args[3], wide.as_pointer())
+        added = builder.fpext(added, wide) if few != wide else added
+        builder.store(builder.fadd(builder.load(to, align=8), added), to, align=8)
+        return context.get_dummy_value()
+
+    return types.none(dtype, types.int64, types.int64, types.int64), generate
+
+
+@device
+def _add_registers(x, left, start, total):
+    """Add SUM_ROWS rows of x to `total`, from the column `left` on, by whole registers. How many columns these are."""
+    source, step, to = x.ctypes.data + start * x.strides[0] + left * x.itemsize, x.strides[0], total.ctypes.data
+    each = _REGISTER // x.itemsize
+    whole = total.size // each * each
+    for j in range(0, whole, each):
+        _add_register(x.dtype, source + j * x.itemsize, step, to + 8 * j)
+    return whole
+
+
+@device
+def _add_few(x, columns, center, start, end, few):
+    """Add x - center, of SUM_ROWS rows at most, to `few`.
+
+    (The rows are cut from x one by one: of a slice of the matrix LLVM does not know that its numbers lie side by side.)
+    """
+    T = x.dtype.type
+    behind = start + (end - start) // 8 * 8
+    for s in range(start, behind, 8):
+        a, b, c, d = x[s, columns], x[s + 1, columns], x[s + 2, columns], x[s + 3, columns]
+        e, f, g, h = x[s + 4, columns], x[s + 5, columns], x[s + 6, columns], x[s + 7, columns]
+        for j in range(few.size):
+            m = T(0) if center is None else T(center[j])
+            upper = ((T(a[j]) - m) + (T(b[j]) - m)) + ((T(c[j]) - m) + (T(d[j]) - m))
+            lower = ((T(e[j]) - m) + (T(f[j]) - m)) + ((T(g[j]) - m) + (T(h[j]) - m))
+            few[j] += upper + lower
+    for s in range(behind, end):
+        a = x[s, columns]
+        for j in range(few.size):
+            few[j] += T(a[j]) - (T(0) if center is None else T(center[j]))
+
+
 @device
 def _add_rows(x, columns, center, start, end, few, total):
     """Add x - center, so many rows in `few`, in the precision of x, and these to `total`. Whether all is finite.
 
     Without a center (None) there is nothing to take away, which Numba sees when it compiles.
-    (The rows are cut from x one by one: of a slice of the matrix LLVM does not know that its numbers lie side by side.)
     """
-    T = x.dtype.type
     for r in range(start, end, SUM_ROWS):
-        last = min(r + SUM_ROWS, end)
-        behind = r + (last - r) // 8 * 8
-        for s in range(r, behind, 8):
-            a, b, c, d = x[s, columns], x[s + 1, columns], x[s + 2, columns], x[s + 3, columns]
-            e, f, g, h = x[s + 4, columns], x[s + 5, columns], x[s + 6, columns], x[s + 7, columns]
-            for j in range(total.size):
-                m = T(0) if center is None else T(center[j])
-                upper = ((T(a[j]) - m) + (T(b[j]) - m)) + ((T(c[j]) - m) + (T(d[j]) - m))
-                lower = ((T(e[j]) - m) + (T(f[j]) - m)) + ((T(g[j]) - m) + (T(h[j]) - m))
-                few[j] += upper + lower
-        for s in range(behind, last):
-            a = x[s, columns]
-            for j in range(total.size):
-                few[j] += T(a[j]) - (T(0) if center is None else T(center[j]))
-        for j in range(total.size):
-            total[j] += few[j]
-            few[j] = 0
+        last, done = min(r + SUM_ROWS, end), 0
+        if center is None and last - r == SUM_ROWS:
+            done = _add_registers(x, columns.start, r, total)
+        if done < total.size:
+            rest, to = few[: total.size - done], total[done:]
+            _add_few(x, slice(columns.start + done, columns.stop), center, r, last, rest)
+            for j in range(to.size):
+                to[j] += rest[j]
+                rest[j] = 0
     fine = True
     for j in range(total.size):
         fine &= abs(total[j]) < np.inf

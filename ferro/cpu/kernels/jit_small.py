@@ -113,6 +113,14 @@ def sqrt(x, out):
 
 
 @kernel
+def add_into(x, y):
+    half_registers()
+    apart()
+    for i in range(x.size):
+        x[i] += y[i]
+
+
+@kernel
 def fill(out, value):
     half_registers()
     v = out.dtype.type(value)
@@ -332,17 +340,6 @@ def difference_slope(kind, g, x, y, parameter, factor, out):
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def take_rows(table, index, out):
-    for i in range(index.size):
-        k = index[i]
-        if k < 0 or k >= table.shape[0]:
-            return False
-        for j in range(table.shape[1]):
-            out[i, j] = table[k, j]
-    return True
 
 
 @kernel

@@ -62,7 +62,7 @@ def _clear(out):
 
 # --- any view into any other -----------------------------------------------------------------------------------------
 
-_WORDS = 15  # of a copy
+WORDS = 15  # of a copy
 _EVEN = 64  # elements at whose multiples a copy is cut
 _MANY = (1 << 40,)
 
@@ -99,7 +99,7 @@ def move(start, stop, parts, words):
     Copies side by side that have the same rows go through them together: arrays that are joined have rows between each
     other's, and a target written with gaps, then again between them, takes up to three times as long.
     """
-    copies = words.size // _WORDS
+    copies = words.size // WORDS
     first = 0
     while first < copies:
         rows, last = _rows(words, copies, first), first + 1
@@ -116,7 +116,7 @@ def move(start, stop, parts, words):
 @device
 def _at(copies, copy):
     """Where the words of a copy begin."""
-    return 2 * copies + (_WORDS - 2) * copy
+    return 2 * copies + (WORDS - 2) * copy
 
 
 @device
