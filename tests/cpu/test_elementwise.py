@@ -35,9 +35,9 @@ NUMBERS = {"lerp": (0.3,), "hardtanh": (-1.0, 0.5), "hardtanh_slope": (-1.0, 0.5
 def arrays_of(name: str, size: int, dtype: str, rng: np.random.Generator) -> list[np.ndarray]:
     arrays = [rng.normal(size=size) * 3 for _ in range(DECLARED[name].arrays)]
     if name in INSIDE:
-        arrays = [np.sin(a) for a in arrays]
+        arrays = [0.99 * np.sin(a) for a in arrays]
     if name in OUTSIDE:
-        arrays = [1 + np.abs(a) for a in arrays]
+        arrays = [2 + np.abs(a) for a in arrays]  # (a test halves them)
     if name in UNIT:
         arrays = [1 / (1 + np.exp(a)) for a in arrays]
     return [(np.abs(a) + 0.1 if name in POSITIVE else a).astype(dtype) for a in arrays]
