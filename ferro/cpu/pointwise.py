@@ -22,10 +22,7 @@ from ferro.native.extensions import special as _special
 NEED_WIDENING = "V"  # the kind of bfloat16
 
 
-log10, tan, sinh, cosh = np.log10, np.tan, np.sinh, np.cosh
-asinh, acosh, atanh = np.arcsinh, np.arccosh, np.arctanh
-sqrt, atan2 = np.sqrt, np.arctan2
-abs = np.abs
+sqrt, abs = np.sqrt, np.abs
 isnan, isfinite, isinf, signbit = np.isnan, np.isfinite, np.isinf, np.signbit
 gcd, lcm = np.gcd, np.lcm
 logical_or, logical_xor = np.logical_or, np.logical_xor
@@ -121,15 +118,24 @@ sin = _primitive("sin", np.sin, entry="many")
 cos = _primitive("cos", np.cos, entry="many")
 
 
+_ONE_BY_ONE = isa.LEVEL in ("baseline", "avx2")  # whether NumPy computes these so; it has whole registers with AVX-512
+
+
 def _in_registers(name: str, ufunc: np.ufunc) -> Any:
     """A ufunc that NumPy computes by whole registers where there is AVX-512, else one number after the other."""
-    return _primitive(name, ufunc, entry="many") if isa.LEVEL in ("baseline", "avx2") else ufunc
+    return _primitive(name, ufunc, entry="many") if _ONE_BY_ONE else ufunc
 
 
 exp2, expm1 = _in_registers("exp2", np.exp2), _in_registers("expm1", np.expm1)
 log, log2, log1p = _in_registers("log", np.log), _in_registers("log2", np.log2), _in_registers("log1p", np.log1p)
 tanh, atan = _in_registers("tanh", np.tanh), _in_registers("atan", np.arctan)
 asin, acos = _in_registers("asin", np.arcsin), _in_registers("acos", np.arccos)
+sinh, cosh, tan = _in_registers("sinh", np.sinh), _in_registers("cosh", np.cosh), _in_registers("tan", np.tan)
+atan2 = np.arctan2
+if _ONE_BY_ONE:
+    atan2 = _function_of(_declare(lambda xp, y, x: xp.atan2(y, x), name="atan2", entry="x"), atan2)
+asinh, acosh = _in_registers("asinh", np.arcsinh), _in_registers("acosh", np.arccosh)
+log10, atanh = _in_registers("log10", np.log10), _in_registers("atanh", np.arctanh)
 
 
 def _sigmoid(x: Any) -> Any:

@@ -9,7 +9,10 @@ import numpy as np
 
 from ferro.cpu.blocks import by_blocks, float32, fused
 from ferro.cpu.by_kernels import Make, by_kernels, sides
+from ferro.cpu.elementwise import function_of
 from ferro.cpu.kernels.common import SMALL, has_kernel, pointwise
+from ferro.elementwise import elementwise as declare
+from ferro.native import isa
 from ferro.native.readiness import get
 
 __all__ = ["div_floor", "div_trunc", "floor_divide", "fmod", "hypot", "nextafter", "remainder"]
@@ -30,22 +33,22 @@ def _pairs(make: Make) -> Iterator[tuple]:
 
 
 def _quotient(name: str, ufunc: Any) -> Callable:
-    """A ufunc of quotients; of large float32 arrays by a kernel, where quotients are below 2²⁴."""
+    """A ufunc of quotients; of large arrays by a kernel, which needs a fused multiplication for float64."""
 
     def block(x: Any, y: Any) -> Any:
         if not (x.flags.c_contiguous and y.flags.c_contiguous and y.shape in (x.shape, ())):
             return ufunc(x, y)
         out = np.empty(x.size, x.dtype)
-        fine = get(name)(x.reshape(-1), y.reshape(-1) if y.ndim else np.full(x.size, y), out)
-        return out.reshape(x.shape) if fine else ufunc(x, y)
+        get(name)(x.reshape(-1), y.reshape(-1) if y.ndim else np.full(x.size, y), out)
+        return out.reshape(x.shape)
 
     def function(x: Any, y: Any) -> Any:
-        if x.dtype is float32 and y.dtype is float32 and has_kernel(x, name):
+        if x.dtype is y.dtype and (x.dtype is float32 or isa.has_fma()) and has_kernel(x, name):
             return by_blocks(block, x, y)
         return ufunc(x, y)
 
     function.__name__ = function.__qualname__ = name
-    return by_kernels(f"jit_pointwise.{name}", _pairs)(function)
+    return by_kernels(f"jit_quotients.{name}", _pairs)(function)
 
 
 fmod, _remainder = _quotient("fmod", np.fmod), _quotient("remainder", np.remainder)
@@ -64,12 +67,8 @@ def remainder(x: Any, y: Any) -> Any:
 div_floor = floor_divide = _quotient("floor_divide", np.floor_divide)
 
 
-@by_kernels("jit_pointwise.hypot", _pairs)
-def hypot(x: Any, y: Any) -> Any:
-    """√(x² + y²) without overflow."""
-    if x.size >= SMALL and x.dtype is float32 and y.dtype is float32 and x.shape == y.shape and has_kernel(x, "hypot"):
-        return pointwise("hypot", x, y)
-    return by_blocks(np.hypot, x, y)
+# √(x² + y²) without overflow
+hypot = function_of(declare(lambda xp, x, y: xp.hypot(x, y), name="hypot", entry="x"), np.hypot)
 
 
 @by_kernels("jit_special.nextafter", _pairs)

@@ -41,17 +41,18 @@ def _numbers(make: Make) -> Iterator[tuple]:
         yield (make(n) * 0.99,)
 
 
-def _by_kernel(name: str, otherwise: Callable) -> Callable:
-    """A function of SciPy's; of large float32 arrays a kernel."""
+def _by_kernel(name: str, otherwise: Callable, double: str = "") -> Callable:
+    """A function of SciPy's; of large float32 arrays a kernel, and of float64 the one called `double`, if there is one."""
 
     def function(x: Any) -> Any:
-        if x.dtype is float32 and x.size >= SMALL and has_kernel(x, name):
-            return pointwise(name, x)
+        kernel = name if x.dtype is float32 else double
+        if kernel and x.size >= SMALL and has_kernel(x, kernel):
+            return pointwise(kernel, x)
         return otherwise(x)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = otherwise.__doc__
-    return by_kernels(f"jit_special.{name}", _numbers)(function)
+    return by_kernels(f"jit_special.{name}{double and f' jit_erfinv.{double}'}", _numbers)(function)
 
 
 def _over_threads(ufunc: Callable, x: Any) -> Any:
@@ -66,7 +67,7 @@ def _over_threads(ufunc: Callable, x: Any) -> Any:
 erf = _primitive("erf", lambda x: _special("erf")(x), entry="x")
 erfc = _by_kernel("erfc", _from_scipy("erfc", "1 - erf x."))
 erfcx = _from_scipy("erfcx", "exp(x²) erfc x.")
-erfinv = _by_kernel("erfinv", _from_scipy("erfinv", "The inverse of erf."))
+erfinv = _by_kernel("erfinv", _from_scipy("erfinv", "The inverse of erf."), "erfinv_double")
 ndtr = _from_scipy("ndtr", "The distribution function of the normal distribution.")
 log_ndtr = _from_scipy("log_ndtr", "ln ndtr x.")
 ndtri = _from_scipy("ndtri", "The inverse of ndtr.")

@@ -48,6 +48,39 @@ def test_what_lies_between_is_rounded_to_the_nearest_even(dtype: Any) -> None:
     same(conversions.converted(given, dtype), given.astype(dtype))
 
 
+def nearest(x: np.ndarray, dtype: Any) -> np.ndarray:
+    """Every float64 as the nearest number of 16 bits, of two the one whose last bit is 0, found among all of them."""
+    every = np.sort(EVERY.view(dtype)[np.isfinite(EVERY.view(dtype).astype(np.float64))].astype(np.float64))
+    above = np.searchsorted(every, x).clip(1, len(every) - 1)
+    low, high = every[above - 1], every[above]
+    last = high.astype(dtype).view(np.uint16) & 1
+    found = np.where((x - low > high - x) | ((x - low == high - x) & (last == 0)), high, low)
+    found = np.where(np.abs(x) >= every[-1] + (every[-1] - every[-2]) / 2, np.copysign(np.inf, x), found)
+    return np.copysign(np.where(np.isnan(x), x, found), x).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@np.errstate(all="ignore")
+def test_float64_is_rounded_once(dtype: Any) -> None:
+    """Also where float32 lies in the middle between two, and where these are subnormal; in large arrays as in small ones."""
+    x = EVERY.view(dtype).astype(np.float64)
+    x = np.sort(x[np.isfinite(x)])
+    middle = (x[1:] + x[:-1]) / 2
+    given = [
+        middle,
+        *[np.nextafter(middle, side) for side in (np.inf, -np.inf)],
+        *[middle * s for s in (1 + 1e-10, 1 - 1e-10)],
+    ]
+    given = np.concatenate(
+        [*given, [1e300, -1e300, 5e-324, -5e-324, 0.0, -0.0, np.inf, -np.inf, np.nan, 65519.9999999]]
+    )
+    wanted = nearest(given, dtype)
+    same(conversions.converted(given, dtype), wanted)
+    same(np.concatenate([conversions.converted(part, dtype) for part in np.array_split(given, 3000)]), wanted)
+    same(conversions.converted(given[5], dtype), wanted[5])
+    same(conversions.converted(np.asarray(given[5]), dtype), wanted[5])
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("function", [operator.add, operator.sub, operator.mul, operator.truediv])
 @np.errstate(all="ignore")
@@ -93,5 +126,7 @@ def test_kernels_answer_for_large_arrays(monkeypatch: pytest.MonkeyPatch) -> Non
         conversions.converted(x, dtype)
         conversions.converted(x.astype(dtype), np.dtype(np.float32))
         conversions.arithmetic(operator.add, x.astype(dtype), x.astype(dtype))
-    wanted = [form.format(k) for k in ("half", "bfloat") for form in ("float_to_{}", "{}_to_float", "{}_arithmetic")]
+        conversions.converted(x.astype(np.float64), dtype)
+    forms = ("float_to_{}", "{}_to_float", "{}_arithmetic", "double_to_{}")
+    wanted = [form.format(k) for k in ("half", "bfloat") for form in forms]
     assert called == (wanted if conversions.readiness.MODE != "off" else [])

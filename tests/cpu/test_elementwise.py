@@ -25,8 +25,9 @@ from tests.helpers import ROOT, of_arrays
 
 SIZES = (12, 5003, 140_003)  # below all limits; alone; shared among threads
 TOLERANCE = {"float32": 4e-6, "float64": 1e-13}
-POSITIVE = {"rsqrt", "log", "log2", "log1p", "pow_exponent_slope", "xlogy"}  # functions of positive numbers
-INSIDE = {"asin", "acos"}  # of -1 to 1
+POSITIVE = {"rsqrt", "log", "log2", "log10", "log1p", "pow_exponent_slope", "xlogy"}  # functions of positive numbers
+INSIDE = {"asin", "acos", "atanh"}  # of -1 to 1
+OUTSIDE = {"acosh"}  # of 1 and above
 UNIT = {"log_odds"}  # of 0 to 1
 NUMBERS = {"lerp": (0.3,), "hardtanh": (-1.0, 0.5), "hardtanh_slope": (-1.0, 0.5)}
 
@@ -34,7 +35,9 @@ NUMBERS = {"lerp": (0.3,), "hardtanh": (-1.0, 0.5), "hardtanh_slope": (-1.0, 0.5
 def arrays_of(name: str, size: int, dtype: str, rng: np.random.Generator) -> list[np.ndarray]:
     arrays = [rng.normal(size=size) * 3 for _ in range(DECLARED[name].arrays)]
     if name in INSIDE:
-        arrays = [np.sin(a) for a in arrays]
+        arrays = [0.99 * np.sin(a) for a in arrays]
+    if name in OUTSIDE:
+        arrays = [2 + np.abs(a) for a in arrays]  # (a test halves them)
     if name in UNIT:
         arrays = [1 / (1 + np.exp(a)) for a in arrays]
     return [(np.abs(a) + 0.1 if name in POSITIVE else a).astype(dtype) for a in arrays]

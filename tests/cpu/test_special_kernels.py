@@ -79,6 +79,25 @@ def test_rounding(name: str) -> None:
 
 
 @with_kernels
+def test_the_inverse_of_erf_in_float64() -> None:
+    """Near 0, where it is large, and where the kernel goes from one polynomial to the next."""
+    rng = np.random.default_rng(0)
+    ends = np.float64([0.999, 1 - 1e-7, -0.999, 1 - 2.0**-53])
+    points = np.concatenate(
+        [rng.uniform(-1, 1, 600), 1 - 10.0 ** rng.uniform(-16, 0, 300), 10.0 ** rng.uniform(-300, 0, 50)]
+    )
+    points = np.concatenate([points[np.abs(points) < 1], ends, np.nextafter(ends[:3], 0)])
+    special = np.float64([0.0, -0.0, 1, -1, 1.5, -2, np.nan, np.inf])
+    found = cpu.erfinv(np.resize(np.concatenate([special, points]), SIZE))
+    np.testing.assert_array_equal(found[:8], [0.0, -0.0, np.inf, -np.inf, *[np.nan] * 4])
+    np.testing.assert_array_equal(np.signbit(found[:2]), [False, True])
+    with mpmath.workdps(40):
+        for v, got in zip(points.tolist(), found[8:].tolist(), strict=False):
+            wanted = inverse_of_erf(mpmath.mpf(v))
+            assert abs(mpmath.mpf(got) - wanted) <= 2 * float(np.spacing(abs(float(wanted)))), v
+
+
+@with_kernels
 @pytest.mark.parametrize(
     ("name", "pairs"),
     [

@@ -1,4 +1,4 @@
-"""Floats of 16 bits as float32, float32 rounded to 16 bits, and sums, differences, products and quotients of 16 bits."""
+"""Floats of 16 bits as float32, float32 and float64 rounded to 16 bits, and sums, differences, products and quotients of 16 bits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from ferro.native import isa, readiness
 from ferro.native.thresholds import MOST_CHUNKS, SMALL
 from ferro.native.workers import run_rows
 
-float32, HALF, BFLOAT = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+float32, float64 = np.dtype(np.float32), np.dtype(np.float64)
+HALF, BFLOAT = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 _BITS = np.dtype(np.uint16)
 _MIXED = kernels("jit_conversions.half_to_float float_to_half bfloat_to_float float_to_bfloat", here=isa.has_fma())
+_FROM_DOUBLE = kernels("jit_conversions.double_to_half double_to_bfloat", here=isa.has_fma())
 _ALIKE = kernels("jit_conversions.half_arithmetic bfloat_arithmetic", here=isa.has_fma())
 _OPERATIONS: dict[Callable, int] = {operator.add: 0, operator.sub: 1, operator.mul: 2, operator.truediv: 3}
 
@@ -40,20 +42,40 @@ def _to_convert(make: Make) -> Iterator[tuple]:
             yield (6e4 * make(n)).astype(kind), np.dtype(np.float32)
 
 
-@by_kernels(_MIXED, _to_convert)
+@by_kernels(_MIXED + _FROM_DOUBLE, _to_convert)
 def converted(x: Any, dtype: Any) -> Any:
     """An array as one of another dtype, every number rounded to the nearest."""
     if type(x) is not np.ndarray:
         return x.astype(dtype)
-    wide, narrow = (dtype is float32, x.dtype) if dtype is float32 else (False, dtype)
-    if (narrow is HALF or narrow is BFLOAT) and (wide or x.dtype is float32) and _answer(x, _MIXED, float32):
-        kind = "half" if narrow is HALF else "bfloat"
-        out = np.empty(x.shape, dtype)
-        source, target = (x.view(_BITS), out) if wide else (x, out.view(_BITS))
-        name = f"{kind}_to_float" if wide else f"float_to_{kind}"
-        _share(name, x.size, (source.reshape(-1), target.reshape(-1)))
-        return out
+    if dtype is float32:
+        if (x.dtype is HALF or x.dtype is BFLOAT) and _answer(x, _MIXED, float32):
+            name = "half_to_float" if x.dtype is HALF else "bfloat_to_float"
+            return _written(name, x.view(_BITS), np.empty(x.shape, dtype), dtype)
+    elif dtype is HALF or dtype is BFLOAT:
+        kind = "half" if dtype is HALF else "bfloat"
+        if x.dtype is float32 and _answer(x, _MIXED, float32):
+            return _written(f"float_to_{kind}", x, np.empty(x.shape, _BITS), dtype)
+        if x.dtype is float64 and _answer(x, _FROM_DOUBLE, float64):
+            return _written(f"double_to_{kind}", x, np.empty(x.shape, _BITS), dtype)
+        if x.dtype is float64 and dtype is BFLOAT:
+            return _cut(x).astype(dtype)
     return x.astype(dtype)
+
+
+def _cut(x: np.ndarray) -> np.ndarray:
+    """float64 as float32 that round to the same bfloat16: ml_dtypes rounds to float32 first, and so twice."""
+    bits, rest = x.view(np.int64) if x.ndim else x.reshape(1).view(np.int64).reshape(()), (1 << 29) - 1
+    odd = ((bits | ((bits & rest) + rest)) & ~rest).view(np.float64)  # as in jit_conversions.py
+    whole = 1.5 * 2**52 * 2.0**-133
+    with np.errstate(over="ignore", invalid="ignore"):
+        small = np.copysign((x + whole) - whole, x)
+        return np.where(np.abs(x) < 2.0**-126, small, odd).astype(float32)
+
+
+def _written(name: str, source: np.ndarray, target: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """What a kernel writes into an array, read as one of a dtype."""
+    _share(name, source.size, (source.reshape(-1), target.reshape(-1)))
+    return target.view(dtype)
 
 
 def _to_combine(make: Make) -> Iterator[tuple]:

@@ -87,30 +87,17 @@ cosine = by_precision(_cosine32, _cosine64)
 
 
 @device
-def _atan32(x):
-    # atan a = π/4 + atan((a - 1) / (a + 1)) above tan(π/8), π/2 - atan(1 / a) above tan(3π/8)
-    a = abs(x)
-    high, low = a > f32(2.4142137), a > f32(0.41421357)
-    over, under = (f32(-1) if high else a - f32(1)), (a if high else a + f32(1))
-    w = over / under if low else a
-    z = w * w
+def _atan_rest32(z):
+    """(atan w - w) / w³ for z = w², |w| <= tan(π/8)."""
     p = f32(-0.060330085)
     p = p * z + f32(0.105813969)
     p = p * z + f32(-0.142429599)
     p = p * z + f32(0.199985326)
-    p = p * z + f32(-0.333333186)
-    y = w * z * p + ((f32(-4.371139e-8) if high else f32(-2.1855695e-8)) if low else f32(0)) + w
-    y = y + ((f32(1.5707964) if high else f32(0.78539819)) if low else f32(0))
-    return math.copysign(y if a < f32(np.inf) else (f32(1.5707964) if a == f32(np.inf) else a), x)
+    return p * z + f32(-0.333333186)
 
 
 @device
-def _atan64(x):
-    a = abs(x)
-    high, low = a > f64(2.414213562373095), a > f64(0.4142135623730950)
-    over, under = (f64(-1) if high else a - f64(1)), (a if high else a + f64(1))
-    w = over / under if low else a
-    z = w * w
+def _atan_rest64(z):
     p = f64(0.01513281099544166)
     p = p * z + f64(-0.033431312252257886)
     p = p * z + f64(0.045026410529035464)
@@ -122,8 +109,34 @@ def _atan64(x):
     p = p * z + f64(0.11111111091865898)
     p = p * z + f64(-0.14285714285469026)
     p = p * z + f64(0.19999999999998538)
-    p = p * z + f64(-0.3333333333333333)
-    y = w * z * p + ((f64(6.123233995736766e-17) if high else f64(3.061616997868383e-17)) if low else f64(0)) + w
+    return p * z + f64(-0.3333333333333333)
+
+
+@device
+def _atan32(x):
+    # atan a = π/4 + atan((a - 1) / (a + 1)) above tan(π/8), π/2 - atan(1 / a) above tan(3π/8)
+    a = abs(x)
+    high, low = a > f32(2.4142137), a > f32(0.41421357)
+    over, under = (f32(-1) if high else a - f32(1)), (a if high else a + f32(1))
+    w = over / under if low else a
+    z = w * w
+    y = w * z * _atan_rest32(z) + ((f32(-4.371139e-8) if high else f32(-2.1855695e-8)) if low else f32(0)) + w
+    y = y + ((f32(1.5707964) if high else f32(0.78539819)) if low else f32(0))
+    return math.copysign(y if a < f32(np.inf) else (f32(1.5707964) if a == f32(np.inf) else a), x)
+
+
+@device
+def _atan64(x):
+    a = abs(x)
+    high, low = a > f64(2.414213562373095), a > f64(0.4142135623730950)
+    over, under = (f64(-1) if high else a - f64(1)), (a if high else a + f64(1))
+    w = over / under if low else a
+    z = w * w
+    y = (
+        w * z * _atan_rest64(z)
+        + ((f64(6.123233995736766e-17) if high else f64(3.061616997868383e-17)) if low else f64(0))
+        + w
+    )
     y = y + ((f64(1.5707963267948966) if high else f64(0.7853981633974483)) if low else f64(0))
     return math.copysign(y if a < f64(np.inf) else (f64(1.5707963267948966) if a == f64(np.inf) else a), x)
 
@@ -204,6 +217,7 @@ def _acos64(x):
     return (twice if x > f64(0) else f64(3.141592653589793) - (twice - f64(1.2246467991473532e-16))) if far else near
 
 
+atan_rest = by_precision(_atan_rest32, _atan_rest64)
 atan = by_precision(_atan32, _atan64)
 asin = by_precision(_asin32, _asin64)
 acos = by_precision(_acos32, _acos64)

@@ -1,16 +1,20 @@
-"""Compiled kernels between float32 and the floats of 16 bits, and arithmetic of these: numbers of 16 bits as the integers of their bits."""
+"""Compiled kernels between float32, float64 and the floats of 16 bits, and arithmetic of these: numbers of 16 bits as the integers of their bits."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
+from ferro.cpu.kernels.jit_bits import bits64, float64_of
 from ferro.cpu.kernels.jit_widths import half_registers
-from ferro.native.jit import kernel
+from ferro.native.jit import device, kernel
 
+f32, f64, i64 = np.float32, np.float64, np.int64
 _int32 = ir.IntType(32)
 
 
@@ -61,6 +65,17 @@ def _to_bfloat(_typing, x):
     return types.uint16(types.float32), generate
 
 
+@intrinsic
+def _upper_half(_typing, x):
+    """The upper half of the bits."""
+
+    def generate(_context, builder, _signature, args):
+        return builder.trunc(builder.lshr(builder.bitcast(args[0], _int32), _int32(16)), ir.IntType(16))
+
+    return types.uint16(types.float32), generate
+
+
+upper_half: Any = _upper_half
 of_half: Any = _of_half
 to_half: Any = _to_half
 of_bfloat: Any = _of_bfloat
@@ -89,6 +104,35 @@ def bfloat_to_float(x, out):
 def float_to_bfloat(x, out):
     for i in range(x.size):
         out[i] = to_bfloat(x[i])
+
+
+@device
+def _odd(x):
+    """A float64 with as many digits as a float32 has, cut off, and the last one 1 where something was: what is rounded to fewer digits
+    then is rounded once. (S. Boldo and G. Melquiond, Emulation of a FMA and correctly rounded sums: proved algorithms using
+    rounding to odd, 2008.)
+    """
+    bits = bits64(x)
+    rest = i64((1 << 29) - 1)
+    return float64_of((bits | ((bits & rest) + rest)) & ~rest)
+
+
+@kernel
+def double_to_half(x, out):
+    for i in range(x.size):
+        out[i] = to_half(f32(_odd(x[i])))
+
+
+@kernel
+def double_to_bfloat(x, out):
+    whole = f64(1.5 * 2**52 * 2.0**-133)  # added, it rounds to a multiple of the smallest bfloat16
+    for i in range(x.size):
+        v = x[i]
+        small = math.copysign((v + whole) - whole, v)
+        bits = bits64(v)
+        near = float64_of((bits + i64((1 << 44) - 1) + ((bits >> i64(45)) & i64(1))) & i64(-1 << 45))
+        near = near if v == v else v  # noqa: PLR0124 (nan)
+        out[i] = upper_half(f32(small if abs(v) < f64(2.0**-126) else near))
 
 
 def _arithmetic(wide: Any, narrow: Any) -> Any:

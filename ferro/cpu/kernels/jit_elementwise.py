@@ -12,6 +12,8 @@ import numpy as np
 
 from ferro.cpu.kernels.jit_bits import bits32, bits64
 from ferro.cpu.kernels.jit_circles import CIRCLES, acos, asin, atan, cosine, sine  # noqa: F401 (a text may name them)
+from ferro.cpu.kernels.jit_hyperbolic import cosh, sinh  # noqa: F401 (likewise)
+from ferro.cpu.kernels.jit_logarithms import acosh, asinh, atanh, log10  # noqa: F401 (likewise)
 from ferro.cpu.kernels.jit_math import (  # noqa: F401 (likewise)
     exp,
     exp2,
@@ -24,6 +26,8 @@ from ferro.cpu.kernels.jit_math import (  # noqa: F401 (likewise)
     tanh,
 )
 from ferro.cpu.kernels.jit_normal import erf_, gelu_, gelu_slope  # noqa: F401 (likewise)
+from ferro.cpu.kernels.jit_polar import angle_of, length_of  # noqa: F401 (likewise)
+from ferro.cpu.kernels.jit_tangent import tangent  # noqa: F401 (likewise)
 from ferro.cpu.kernels.loops import text_of
 from ferro.elementwise import DECLARED
 from ferro.native.jit import apart, by_precision, device, kernel, whole_registers  # noqa: F401 (likewise)
@@ -61,6 +65,11 @@ def exact_sine(x):
 @device
 def exact_cosine(x):
     return type(x)(math.cos(np.float64(x)))
+
+
+@device
+def exact_tangent(x):
+    return type(x)(math.tan(np.float64(x)))
 
 
 size_of = by_precision(

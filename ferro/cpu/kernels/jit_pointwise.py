@@ -1,68 +1,13 @@
-"""Compiled kernels of remainders, hypotenuses and losses of differences, whose formulas need more than the dtype of the data.
-
-A choice stands as one expression, which LLVM makes a vector instruction.
-"""
+"""Compiled kernels of losses of differences, whose sums need more than the dtype of the data."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from ferro.native.jit import device, kernel, reduction
 
-f32, f64, i32 = np.float32, np.float64, np.int32
+f64 = np.float64
 _BLOCK = 2048  # numbers that are added in the precision of the data
-
-# --- arithmetic ------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def hypot(x, y, out):
-    """Of float32, in float64, which neither overflows nor rounds."""
-    for i in range(x.size):
-        a, b = f64(x[i]), f64(y[i])
-        r = math.sqrt(a * a + b * b)
-        out[i] = np.inf if (abs(a) == np.inf) | (abs(b) == np.inf) else r
-
-
-# Of float32, in float64: below 2^24 the quotient of two float32 lies so far from a whole number that it does not
-# equal, that rounding it in float64 leaves it on its side.  The kernels say whether all quotients were that small.
-
-
-@kernel
-def fmod(x, y, out):
-    large = i32(0)
-    for i in range(x.size):
-        a, b = f64(x[i]), f64(y[i])
-        q = np.trunc(a / b)
-        large |= i32(0) if abs(q) < 16777216.0 else i32(1)
-        out[i] = math.copysign(a - q * b, a)
-    return large == 0
-
-
-@kernel
-def remainder(x, y, out):
-    large = i32(0)
-    for i in range(x.size):
-        a, b = f64(x[i]), f64(y[i])
-        q = np.trunc(a / b)
-        large |= i32(0) if abs(q) < 16777216.0 else i32(1)
-        r = f32(a - q * b)
-        r = f32(r + y[i]) if (r != 0) & ((r < 0) != (b < 0)) else r
-        out[i] = math.copysign(r, y[i]) if r == 0 else r
-    return large == 0
-
-
-@kernel
-def floor_divide(x, y, out):
-    large = i32(0)
-    for i in range(x.size):
-        q = np.floor(f64(x[i]) / f64(y[i]))
-        large |= i32(0) if abs(q) < 16777216.0 else i32(1)
-        out[i] = q
-    return large == 0
-
 
 # --- losses of differences -------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 A formula is traced with a vocabulary that only names functions (`Names`), and each step of its expression becomes a line:
 steps of numbers alone in front of the loop, in float64; the others inside, in the dtype of the arrays. The functions of one
-number that a loop calls are those of jit_math.py (`SCALARS`). Sine and cosine are right there only up to some size:
+number that a loop calls are those of jit_math.py (`SCALARS`). Sine, cosine and tangent are right there only up to some size:
 elements beyond are computed once more, one by one, see `_with_repair`.
 """
 
@@ -21,8 +21,12 @@ from ferro.loop_text import NUMBER, OPERATORS, LoopText, Unprintable
 # By the name of the array function: that of the function of one number in jit_math.py.
 SCALARS = {
     "acos": "acos",
+    "acosh": "acosh",
     "asin": "asin",
+    "asinh": "asinh",
     "atan": "atan",
+    "atanh": "atanh",
+    "cosh": "cosh",
     "erf": "erf_",
     "exp": "exp",
     "exp2": "exp2",
@@ -30,16 +34,20 @@ SCALARS = {
     "gelu": "gelu_",
     "gelu_slope": "gelu_slope",
     "log": "log",
+    "log10": "log10",
     "log1p": "log1p",
     "log2": "log2",
     "sigmoid": "sigmoid_",
+    "sinh": "sinh",
     "sqrt": "np.sqrt",
     "tanh": "tanh",
 }
 CIRCULAR = {
     "sin": ("sine", "exact_sine"),
     "cos": ("cosine", "exact_cosine"),
+    "tan": ("tangent", "exact_tangent"),
 }  # up to some size; of all numbers, one by one
+PLANE = {"atan2": "angle_of", "hypot": "length_of"}  # those of two numbers
 _OPERATORS = OPERATORS | {
     operator.abs: "abs({})",
     "abs": "abs({})",
@@ -125,12 +133,14 @@ class _Lines(LoopText):
         return found
 
     def text(self, function: Any, operands: tuple, names: list[str], kinds: list[str]) -> str:
-        self.calls |= function in SCALARS or function in CIRCULAR
+        self.calls |= function in SCALARS or function in CIRCULAR or function in PLANE
         if function in _OPERATORS:
             return _OPERATORS[function].format(*names)
         if function in SCALARS:
             short = function == "log1p" and _between_0_and_1(operands[0])
             return f"{'log1p_unit' if short else SCALARS[function]}({names[0]})"
+        if function in PLANE:
+            return f"{PLANE[function]}({', '.join(names)})"
         if function in CIRCULAR:
             self.angles.append(names[0])
             return f"{CIRCULAR[function][0]}({names[0]})"
