@@ -11,7 +11,7 @@ from ferro.cpu.kernels.tiles import ROWS
 from ferro.native.jit import device, kernel
 
 _BAND = 24  # rows of a symmetric product that meet the same columns
-_DEEP = 512  # steps that are summed at a time
+_DEEP = 512  # steps that are summed one after the other; more are `multiply`'s, which cuts them
 
 
 @kernel
@@ -26,7 +26,7 @@ def product_near(start, stop, a, b, out, turned_a, turned_b):
     size = size_of(number)
     high = -(-m // ROWS)
     row, end = start * m // high, stop * m // high
-    if turned_b and not turned_a and address(a) == address(b) and m == n and k <= _DEEP:
+    if turned_b and not turned_a and address(a) == address(b) and m == n and k // _DEEP == 0:
         _with_itself(number, a, out, row, end)
         return
     ra, ca = (size, m * size) if turned_a else (k * size, size)
