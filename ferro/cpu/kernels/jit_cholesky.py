@@ -25,18 +25,22 @@ _PAGE = 1 << 12  # bytes between lines that share a place in the first cache
 @device
 def _root_of_block(d, width):
     """The rows of Lᵀ, negative, in the place of those of -A: so many of _BLOCK rows. False where A is not positive definite."""
+    added = np.empty(_BLOCK, d.dtype)
     for j in range(width):
         own = d[j]
+        added[:] = 0
+        for t in range(j):  # products are added up by themselves: small next to what is left, they round less
+            row, factor = d[t], d[t, j]
+            for c in range(_BLOCK):
+                added[c] += factor * row[c]
+        for c in range(_BLOCK):
+            own[c] += added[c]
         rest = -own[j]
         if not rest > 0:
             return False
         pivot = math.sqrt(rest)
         for c in range(_BLOCK):
             own[c] = own[c] / pivot
-        for i in range(j + 1, width):
-            row, factor = d[i], own[i]
-            for c in range(_BLOCK):
-                row[c] += factor * own[c]
     return True
 
 
