@@ -9,6 +9,7 @@ Note [NumPy's LAPACK without its wrappers]
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from functools import cache, lru_cache
 from importlib import import_module
@@ -59,14 +60,19 @@ def routine(library: str, name: str, char: str) -> Any:
 
 @cache
 def _address(name: str) -> Callable[..., None] | None:
-    """A routine of SciPy's LAPACK as C calls it, from what SciPy gives to Cython; None where there is no such thing."""
+    """A routine of SciPy's LAPACK as C calls it, from what SciPy gives to Cython; None where there is no such thing.
+
+    Its type, which SciPy says in words, is to have numbers, characters and integers of 32 bits alone.
+    """
     capsule = getattr(import_module("scipy.linalg.cython_lapack"), "__pyx_capi__", {}).get(name)
     if capsule is None:
         return None
     interface, kept = ctypes.pythonapi, ctypes.py_object(capsule)
     interface.PyCapsule_GetName.restype, interface.PyCapsule_GetPointer.restype = ctypes.c_char_p, ctypes.c_void_p
-    pointer = interface.PyCapsule_GetPointer(kept, ctypes.c_char_p(interface.PyCapsule_GetName(kept)))
-    return ctypes.CFUNCTYPE(None)(pointer)
+    declared = interface.PyCapsule_GetName(kept)
+    if not re.fullmatch(rf"void \(((char|int|\w+cython_lapack_{name[0]}) \*(, |\)))+", declared.decode()):
+        return None
+    return ctypes.CFUNCTYPE(None)(interface.PyCapsule_GetPointer(kept, ctypes.c_char_p(declared)))
 
 
 def has(*names: str) -> bool:
