@@ -171,6 +171,10 @@ NEAR_LEAST = 48**3
 # shown by: bench/run.py --rows 'linalg: matmul 128'
 NEAR_MOST = 1 << 22
 
+# steps: of a product of a matrix with its transpose, up to which half of it is computed, in sums that are not cut
+# shown by: bench/rounding.py
+NEAR_STEPS = 512
+
 # multiplications: from here on the kernel for products is faster than BLAS
 # shown by: bench/thresholds.py
 GEMM_LEAST = (1 << 18) + 1

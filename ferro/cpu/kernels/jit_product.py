@@ -8,10 +8,10 @@ from ferro.cpu.kernels.jit_gemm import is_copied, multiply, panels_room, room_le
 from ferro.cpu.kernels.jit_panels import turned
 from ferro.cpu.kernels.jit_vectors import address, aligned, size_of
 from ferro.cpu.kernels.tiles import ROWS
+from ferro.cpu.thresholds import NEAR_STEPS
 from ferro.native.jit import device, kernel
 
 _BAND = 24  # rows of a symmetric product that meet the same columns
-_DEEP = 512  # steps that are summed one after the other; more are `multiply`'s, which cuts them
 
 
 @kernel
@@ -24,9 +24,9 @@ def product_near(start, stop, a, b, out, turned_a, turned_b):
     k = len(a) if turned_a else a.shape[1]
     number = out.dtype.type(0)
     size = size_of(number)
-    high, parts = -(-m // ROWS), -(-k // _DEEP)
+    high = -(-m // ROWS)
     row, end = start * m // high, stop * m // high
-    if turned_b and not turned_a and address(a) == address(b) and m == n and parts == 1:
+    if turned_b and not turned_a and address(a) == address(b) and m == n and k <= NEAR_STEPS:
         _with_itself(number, a, out, row, end)
         return
     ra, ca = (size, m * size) if turned_a else (k * size, size)
