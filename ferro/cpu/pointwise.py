@@ -326,9 +326,11 @@ def _finite(xp: Any, x: Any, /, nan: float, posinf: float, neginf: float) -> Any
 nan_to_num = _function_of(_declare(_finite, name="nan_to_num", entry="x"), _replaced)
 
 
-def heaviside(x: Any, at_zero: Any) -> Any:
-    """0 below 0, 1 above, `at_zero` at 0."""
-    return np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype))
+# 0 below 0, 1 above, the second number at 0
+heaviside = _function_of(
+    _declare(lambda xp, x, y: xp.where(x == 0, y, xp.where(x > 0, 1, 0)), name="heaviside", entry="x"),
+    lambda x, at_zero: np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype)),
+)
 
 
 # -- complex numbers ---------------------------------------------------------------------------------------------------
@@ -361,7 +363,7 @@ def polar(r: Any, angle: Any) -> Any:
 def angle(x: Any) -> Any:
     """The angle of a complex number; of a real one π where it is negative, else 0, nan for nan."""
     if x.dtype.kind == "c":
-        return np.arctan2(x.imag, x.real)
+        return atan2(x.imag, x.real)
     return np.where(np.isnan(x), x, np.where(x < 0, typed(np.pi, x), typed(0, x)))
 
 
