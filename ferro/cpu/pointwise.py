@@ -207,12 +207,17 @@ def ldexp(x: Any, n: Any) -> Any:
     return np.ldexp(x, n)
 
 
-@fused
-def sinc(x: Any) -> Any:
-    """sin(πx) / (πx), and 1 at 0."""
+def _in_three_steps(x: Any) -> Any:
     scaled = x * typed(np.pi, x)
     zero = scaled == 0
     return np.where(zero, typed(1, x), np.sin(scaled) / np.where(zero, typed(1, x), scaled))
+
+
+def _sinc(xp: Any, x: Any) -> Any:
+    return xp.where(x == 0, 1, xp.sin(x * np.pi) / (x * np.pi))
+
+
+sinc = _function_of(_declare(_sinc, name="sinc", entry="x"), _in_three_steps)  # sin(πx) / (πx), and 1 at 0
 
 
 # -- choices -----------------------------------------------------------------------------------------------------------
