@@ -207,12 +207,17 @@ def ldexp(x: Any, n: Any) -> Any:
     return np.ldexp(x, n)
 
 
-@fused
-def sinc(x: Any) -> Any:
-    """sin(πx) / (πx), and 1 at 0."""
+def _in_three_steps(x: Any) -> Any:
     scaled = x * typed(np.pi, x)
     zero = scaled == 0
     return np.where(zero, typed(1, x), np.sin(scaled) / np.where(zero, typed(1, x), scaled))
+
+
+def _sinc(xp: Any, x: Any) -> Any:
+    return xp.where(x == 0, 1, xp.sin(x * np.pi) / (x * np.pi))
+
+
+sinc = _function_of(_declare(_sinc, name="sinc", entry="x"), _in_three_steps)  # sin(πx) / (πx), and 1 at 0
 
 
 # -- choices -----------------------------------------------------------------------------------------------------------
@@ -326,9 +331,11 @@ def _finite(xp: Any, x: Any, /, nan: float, posinf: float, neginf: float) -> Any
 nan_to_num = _function_of(_declare(_finite, name="nan_to_num", entry="x"), _replaced)
 
 
-def heaviside(x: Any, at_zero: Any) -> Any:
-    """0 below 0, 1 above, `at_zero` at 0."""
-    return np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype))
+# 0 below 0, 1 above, the second number at 0
+heaviside = _function_of(
+    _declare(lambda xp, x, y: xp.where(x == 0, y, xp.where(x > 0, 1, 0)), name="heaviside", entry="x"),
+    lambda x, at_zero: np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype)),
+)
 
 
 # -- complex numbers ---------------------------------------------------------------------------------------------------
@@ -361,7 +368,7 @@ def polar(r: Any, angle: Any) -> Any:
 def angle(x: Any) -> Any:
     """The angle of a complex number; of a real one π where it is negative, else 0, nan for nan."""
     if x.dtype.kind == "c":
-        return np.arctan2(x.imag, x.real)
+        return atan2(x.imag, x.real)
     return np.where(np.isnan(x), x, np.where(x < 0, typed(np.pi, x), typed(0, x)))
 
 

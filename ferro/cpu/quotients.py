@@ -44,7 +44,7 @@ def _quotient(name: str, ufunc: Any) -> Callable:
 
     def function(x: Any, y: Any) -> Any:
         if x.dtype is y.dtype and (x.dtype is float32 or isa.has_fma()) and has_kernel(x, name):
-            return by_blocks(block, x, y)
+            return pointwise(name, x, y) if x.shape == y.shape else by_blocks(block, x, y)
         return ufunc(x, y)
 
     function.__name__ = function.__qualname__ = name

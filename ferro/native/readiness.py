@@ -47,7 +47,7 @@ _can_start = True  # until a process could not be started or has failed
 
 # Kernels that take a multiple of π from an angle and are right only where the product is not rounded before: without such an
 # instruction NumPy answers.
-FUSED = frozenset(("sin", "cos", "sin_slope", "cos_slope"))
+FUSED = frozenset(("sin", "cos", "sin_slope", "cos_slope", "sinc"))
 
 
 @cache

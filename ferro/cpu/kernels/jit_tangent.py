@@ -18,11 +18,11 @@ f32, f64, i32, i64 = np.float32, np.float64, np.int32, np.int64
 
 @device
 def _tan32(x):
-    # in float64, where two parts of π/2 are enough
+    # in float64, where two parts of π/2 are enough: the first has 27 bits, so that its multiples are exact
     a = f64(abs(x))
     t = a * f64(0.6366197723675814) + WHOLE64
     n = t - WHOLE64
-    r = (a - n * f64(1.5707963267948966)) - n * f64(6.123233995736766e-17)
+    r = (a - n * f64(1.570796325802803)) - n * f64(9.920935796805404e-10)
     z = r * r
     p = f64(2.7249620003645e-06)
     p = p * z + f64(-0.00019840084375832671)
