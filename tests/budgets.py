@@ -23,7 +23,6 @@ LONG_FUNCTIONS = {
     "core/inplace.py:change": 46,
     "core/looped.py:_loop": 42,
     "core/op.py:Op.__init__": 60,
-    "cpu/kernels/jit_joining.py:_entry": 62,
     "cpu/kernels/jit_small_conv.py:entries": 94,
     "cpu/kernels/jit_winograd.py:winograd": 62,
     "cpu/kernels/jit_winograd_weight.py:winograd_by_taps": 67,

@@ -16,7 +16,7 @@ Note [Layouts]
     none true false mean   that constant, and nothing else ("mean" is a string)
     one       an array of no dimensions;  norms   a vector with a float64 for each row
     labels    a vector with an int64 for each row, of a matrix x
-    table     in place of x a matrix of any size, of which rows are taken;  index   an array of int64
+    index     an array of int64
     count     an int: how many rows the result has
     channels  a vector with a number for each channel, dimension 1 of x;  channel   the same, or None
     groups    an int: how many groups of channels there are; rows then have a number for each group of each image
@@ -30,9 +30,8 @@ Note [Layouts]
     gaps (a slice, say), is copied; a large one, or one beside which others lie otherwise, is taken row by row where rows lie side
     by side: see Note [Views in entries] in jit_views.py.
 
-    Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; taken, a
-    row for each number of the index; counted, a matrix; rows, weight, one, norms and channels as above; none, of functions
-    that change their arguments.
+    Results: x, of the shape of the first array; r, of that shape without the dimensions; i, the same of int64; counted, a
+    matrix; rows, weight, one, norms and channels as above; none, of functions that change their arguments.
 
     Kernels get flat arrays and numbers in the order of the layout, with dims three lengths (of what lies before the
     dimensions, in them, and behind them), and the flat results. With last, trailing, labels or index, arrays have rows;
@@ -97,11 +96,6 @@ if not is_plain({a}, number) or ndim_of({a}) != 0: return 0
 if ndim_of({x}) != 2 or not is_vector({a}, INT64, length({x}, 0, 1)): return 0
 columns = length({x}, 1, 2)
 | elements(np.int64, {a}, size // columns)""",
-    "table": """
-if not is_plain({a}, number) or ndim_of({a}) != 2: return 0
-size, columns = size_of({a}), length({a}, 1, 2)
-if size < 1: return 0
-| elements(T, {a}, {size})""",
     "index": """
 if not is_plain({a}, INT64) or ndim_of({x}) < 1 or ndim_of({a}) > 30: return 0
 columns, places = length({x}, ndim_of({x}) - 1, ndim_of({x})), size_of({a})
@@ -192,7 +186,6 @@ _RESULTS = {
     "x": "like({x}, plain) | elements(T, {r}, {size})",
     "one": "shaped({x}, 0, 0) | elements(T, {r}, 1)",
     "norms": "doubles(size // columns) | elements(np.float64, {r}, size // columns)",
-    "taken": "taken({x}, {index}, columns) | elements(T, {r}, places, columns)",
     "counted": "sized({x}, total, columns) | elements(T, {r}, total, columns)",
     "channels": "sized({x}, channels) | elements(T, {r}, channels)",
     "r": "reduced({x}, first, stop, keep, False) | elements(T, {r}, before * behind)",
@@ -226,7 +219,7 @@ class _Text:
         free = self.free = self.results == ["r"] or self.elementwise
         self.views = self.elementwise and "+" in self.flags and len(self.named("x", "=", "~")) < VIEWS
         names = {kind: f"a{k}" for k, kind in enumerate(self.arguments)}
-        self.x = next(names[kind] for kind in ("x", "table", "changed") if kind in names)
+        self.x = next(names[kind] for kind in ("x", "changed") if kind in names)
         few = "False" if self.views else "size > MOST"
         self.names = {
             "x": self.x,
