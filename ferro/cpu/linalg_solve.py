@@ -190,7 +190,7 @@ def _positive(make: Make) -> Iterator[tuple]:
         yield (x @ x.swapaxes(-1, -2) / n + np.eye(n, dtype=x.dtype),)
 
 
-@by_kernels(("root", "product_part", "substitute"), _positive)
+@by_kernels(("root", "root_blocks", "product_part", "substitute"), _positive)
 def cholesky(x: Any) -> Any:
     """L with A = L Lᴴ by the lower triangle of A; Refused where there is none."""
     if x.shape[-1] <= factor.ORDER and factor.ready(x):

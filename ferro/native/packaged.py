@@ -47,8 +47,8 @@ _STEADY = """
     PyExc_RuntimeError PyExc_RuntimeWarning PyExc_ValueError PyFloat_AsDouble PyFloat_FromDouble PyFrame_GetCode PyFrame_GetLasti
     PyIter_Next PyLong_AsLongLong PyLong_FromLongLong PyObject_GetAttr PyObject_GetItem PyObject_Hash
     PyObject_IsTrue PyObject_SetItem PyObject_Vectorcall PySequence_Tuple PySet_Contains PyTuple_New PyTuple_Pack PyType_GenericAlloc
-    PyUnicode_CompareWithASCIIString PyUnicode_FromKindAndData PyUnicode_Type Py_DecRef Py_IncRef _Py_FalseStruct
-    _Py_NoneStruct _Py_NotImplementedStruct _Py_TrueStruct
+    PyUnicode_CompareWithASCIIString PyUnicode_FromKindAndData PyUnicode_Type Py_DecRef Py_IncRef _Py_EllipsisObject
+    _Py_FalseStruct _Py_NoneStruct _Py_NotImplementedStruct _Py_TrueStruct
 """
 STEADY = frozenset(_STEADY.split())
 
