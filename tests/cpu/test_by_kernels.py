@@ -19,6 +19,7 @@ from tests.configuration import with_kernels
 FLOATS = (np.float32, np.float64)
 ALWAYS = {
     "avg_pool",
+    "cholesky",
     "ctc_fwd",
     "ctc_occupancy",
     "drawn",
