@@ -31,8 +31,12 @@ MOST_BLOCKS = 1 << 16  # each goes on with the elements behind those of all othe
 LAUNCHES = {"count": 0}  # how many kernels have been started, for tests
 
 # Functions of one number that CuPy computes in one launch itself.
-BY_CUPY = {"exp", "sin", "cos", "tan", "tanh", "exp2", "expm1", "log", "log2", "log1p", "acos", "asin", "atan"}
-_CUPY_NAMES = {"acos": "arccos", "asin": "arcsin", "atan": "arctan"}
+_CUPY_NAMES = {f"a{name}": f"arc{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")}
+BY_CUPY = {
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
+    *("sin", "cos", "tan", "sinh", "cosh", "tanh"),
+    *_CUPY_NAMES,
+}
 
 
 _COMPILED: dict[tuple, Any] = {}  # kernels by key, dtype and kind; None where a formula has none

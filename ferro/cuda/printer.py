@@ -51,25 +51,23 @@ template <class T> __device__ inline T gelu_slope(T x) {
 CALLS = {
     name: name
     for name in [
-        "acos",
-        "asin",
-        "atan",
-        "cos",
-        "erf",
-        "exp",
-        "exp2",
-        "expm1",
-        "gelu",
-        "gelu_slope",
-        "log",
-        "log1p",
-        "log2",
-        "sigmoid",
-        "sin",
-        "sqrt",
-        "tanh",
-        "trunc",
-        "copysign",
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp", "exp2", "expm1"),
+        *(
+            "gelu",
+            "gelu_slope",
+            "hypot",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "sigmoid",
+            "sin",
+            "sinh",
+            "sqrt",
+            "tan",
+            "tanh",
+        ),
+        *("trunc", "copysign"),
     ]
 }
 CALLS |= {"maximum": "larger", "minimum": "smaller"}
