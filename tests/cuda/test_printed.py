@@ -64,8 +64,8 @@ def _compiled_together() -> None:
 
 def arguments(name: str, rng: Any, shape: tuple, dtype: str) -> tuple[list, list]:
     """Arrays and numbers between 0.1 and 0.9, which every function takes."""
-    made = DECLARED[name]
-    arrays = [rng.uniform(0.1, 0.9, shape).astype(DTYPES[dtype]) for _ in range(made.arrays)]
+    made, least = DECLARED[name], 1.1 if name == "acosh" else 0.1
+    arrays = [rng.uniform(least, least + 0.8, shape).astype(DTYPES[dtype]) for _ in range(made.arrays)]
     if dtype.startswith("complex"):
         arrays = [a + (1j * rng.uniform(-0.9, 0.9, shape)).astype(a.dtype) for a in arrays]
     return arrays, [round(float(rng.uniform(0.2, 0.8)), 3) for _ in range(made.numbers)]
