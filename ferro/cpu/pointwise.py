@@ -333,7 +333,7 @@ nan_to_num = _function_of(_declare(_finite, name="nan_to_num", entry="x"), _repl
 
 # 0 below 0, 1 above, the second number at 0
 heaviside = _function_of(
-    _declare(lambda xp, x, y: xp.where(x > 0, 1, xp.where(x == 0, y, 0)), name="heaviside", entry="x"),
+    _declare(lambda xp, x, y: xp.where(x > 0, True, xp.where(x == 0, y, False)), name="heaviside", entry="x"),
     lambda x, at_zero: np.where(x == 0, at_zero, (x > 0).astype(at_zero.dtype)),
 )
 
