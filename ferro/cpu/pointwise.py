@@ -118,24 +118,26 @@ sin = _primitive("sin", np.sin, entry="many")
 cos = _primitive("cos", np.cos, entry="many")
 
 
-_ONE_BY_ONE = isa.LEVEL in ("baseline", "avx2")  # whether NumPy computes these so; it has whole registers with AVX-512
+_FUSED = (
+    isa.LEVEL == "avx2"
+)  # NumPy has no whole registers for most, and kernels fused multiplications, which some need
 
 
-def _in_registers(name: str, ufunc: np.ufunc) -> Any:
+def _in_registers(name: str, ufunc: np.ufunc, fused: bool = False) -> Any:
     """A ufunc that NumPy computes by whole registers where there is AVX-512, else one number after the other."""
-    return _primitive(name, ufunc, entry="many") if _ONE_BY_ONE else ufunc
+    return _primitive(name, ufunc, entry="many") if _FUSED or (isa.LEVEL == "baseline" and not fused) else ufunc
 
 
 exp2, expm1 = _in_registers("exp2", np.exp2), _in_registers("expm1", np.expm1)
 log, log2, log1p = _in_registers("log", np.log), _in_registers("log2", np.log2), _in_registers("log1p", np.log1p)
 tanh, atan = _in_registers("tanh", np.tanh), _in_registers("atan", np.arctan)
 asin, acos = _in_registers("asin", np.arcsin), _in_registers("acos", np.arccos)
-sinh, cosh, tan = _in_registers("sinh", np.sinh), _in_registers("cosh", np.cosh), _in_registers("tan", np.tan)
+sinh, cosh, tan = [_in_registers(f.__name__, f, fused=True) for f in (np.sinh, np.cosh, np.tan)]
 atan2 = np.arctan2
-if _ONE_BY_ONE:
+if _FUSED:
     atan2 = _function_of(_declare(lambda xp, y, x: xp.atan2(y, x), name="atan2", entry="x"), atan2)
-asinh, acosh = _in_registers("asinh", np.arcsinh), _in_registers("acosh", np.arccosh)
-log10, atanh = _in_registers("log10", np.log10), _in_registers("atanh", np.arctanh)
+asinh, acosh = _in_registers("asinh", np.arcsinh, fused=True), _in_registers("acosh", np.arccosh, fused=True)
+log10, atanh = _in_registers("log10", np.log10, fused=True), _in_registers("atanh", np.arctanh, fused=True)
 
 
 def _sigmoid(x: Any) -> Any:

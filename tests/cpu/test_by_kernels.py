@@ -11,7 +11,7 @@ import pytest
 
 from ferro.cpu.array_function import DECLARED as OF_ROWS
 from ferro.cpu.by_kernels import ABSENT, DECLARED, ByKernels, sides
-from ferro.native import loader, readiness, registry, threads
+from ferro.native import isa, loader, readiness, registry, threads
 from ferro.native.entries import fallback
 from ferro.native.kernel import Kernel
 from tests.configuration import with_kernels
@@ -28,6 +28,8 @@ ALWAYS = {
     "resample_spread",
 }  # by a kernel, of however few numbers
 SINGLE = {"erfc", "lgamma"}  # that have kernels in single precision alone
+if not isa.has_fma():
+    SINGLE |= {"floor_divide", "fmod", "remainder"}
 DOUBLE = {"power"}  # in double precision
 
 
