@@ -9,7 +9,6 @@ import numpy as np
 from ferro.batched.array import as_array
 from ferro.core import backend, dtypes
 from ferro.core.arguments import ALL_DIMS
-from ferro.core.backend import HOST
 from ferro.core.base import wrap
 from ferro.core.into import into
 from ferro.core.looped import by_slices
@@ -192,7 +191,7 @@ def _without_replacement(a: Any, count: int, numbers: Any) -> Any:
         ratios = a / waits
     if count == 1:
         return ratios.argmax(-1)[..., None]
-    if type(ratios) is not HOST:
+    if not backend.is_numpy(ratios):
         return np.argsort(-ratios, -1, kind="stable")[..., :count]
     return backend.xp_of(ratios).topk(ratios, count, ratios.ndim - 1, True)[1]
 
